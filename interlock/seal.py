@@ -1,0 +1,146 @@
+"""One signature over a whole batch: each digest carries its Merkle path, so it can be checked alone.
+
+Pure but for the signer it is handed. Never reads a key from disk.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Protocol
+
+from interlock.word import Word
+
+
+class Purpose(StrEnum):
+    """What a signature is for; one made for one purpose is worthless for another."""
+
+    PERMIT = "interlock.permit.v1"
+    RECEIPT = "interlock.receipt.v1"
+    ANCHOR = "interlock.anchor.v1"
+    VOTE = "interlock.vote.v1"
+    PROPOSAL = "interlock.proposal.v1"
+
+
+class Signer(Protocol):
+    """A private key in use."""
+
+    @property
+    def kid(self) -> str:
+        """Name of the key."""
+        ...
+
+    def sign(self, data: bytes) -> bytes:
+        """The 64-byte Ed25519 signature of the data."""
+        ...
+
+
+class KeyRing(Protocol):
+    """The public keys one trusts."""
+
+    def verify(self, kid: str, data: bytes, signature: bytes) -> bool:
+        """Whether the named key is known and signed exactly this."""
+        ...
+
+
+class Seal(Word):
+    """A signature over a batch's root, with one member's way up to it."""
+
+    kid: str
+    root: str
+    """Hex SHA-256 of the Merkle root."""
+    path: tuple[str, ...] = ()
+    """Siblings from leaf to root: `l` or `r` (the side the sibling stands on), then hex."""
+    signature: str
+    """Hex Ed25519 signature over purpose and root."""
+
+
+def _leaf(digest: str) -> bytes:
+    return hashlib.sha256(b"\x00" + bytes.fromhex(digest)).digest()
+
+
+def _node(left: bytes, right: bytes) -> bytes:
+    return hashlib.sha256(b"\x01" + left + right).digest()
+
+
+def _signed_bytes(purpose: Purpose, root: str) -> bytes:
+    return purpose.value.encode() + b"\n" + root.encode()
+
+
+def merkle(digests: Sequence[str]) -> tuple[str, list[tuple[str, ...]]]:
+    """The root (hex) over hex digests, and each one's path. An odd node is carried up as it is."""
+    level = [_leaf(digest) for digest in digests]
+    members = [[position] for position in range(len(digests))]
+    paths: list[list[str]] = [[] for _ in digests]
+    while len(level) > 1:
+        upper: list[bytes] = []
+        upper_members: list[list[int]] = []
+        for left in range(0, len(level) - 1, 2):
+            for member in members[left]:
+                paths[member].append("r" + level[left + 1].hex())
+            for member in members[left + 1]:
+                paths[member].append("l" + level[left].hex())
+            upper.append(_node(level[left], level[left + 1]))
+            upper_members.append(members[left] + members[left + 1])
+        if len(level) % 2:
+            upper.append(level[-1])
+            upper_members.append(members[-1])
+        level, members = upper, upper_members
+    return level[0].hex(), [tuple(path) for path in paths]
+
+
+def climb(digest: str, path: Sequence[str]) -> str:
+    """The root that this digest and path lead to; raises ValueError on a malformed path."""
+    node = _leaf(digest)
+    for step in path:
+        sibling = bytes.fromhex(step[1:])
+        if step[0] not in "lr" or len(sibling) != 32:
+            raise ValueError("a path step is a side and 32 bytes of hex")
+        node = _node(sibling, node) if step[0] == "l" else _node(node, sibling)
+    return node.hex()
+
+
+def seal_batch(signer: Signer, purpose: Purpose, digests: Sequence[str]) -> list[Seal]:
+    """Seal every digest with one signature, in the order given."""
+    if not digests:
+        return []
+    root, paths = merkle(digests)
+    signature = signer.sign(_signed_bytes(purpose, root)).hex()
+    return [Seal(kid=signer.kid, root=root, path=path, signature=signature) for path in paths]
+
+
+class SealVerifier:
+    """Checks seals for one purpose; remembers the last roots found good, so a batch costs one verification."""
+
+    def __init__(self, keys: KeyRing, purpose: Purpose, roots_max: int = 256) -> None:
+        self._keys = keys
+        self._purpose = purpose
+        self._roots_max = roots_max
+        self._good: OrderedDict[tuple[str, str, str], None] = OrderedDict()
+
+    def verify(self, digest: str, seal: Seal) -> bool:
+        """Whether a trusted key sealed exactly this digest for this purpose."""
+        try:
+            if climb(digest, seal.path) != seal.root:
+                return False
+        except (ValueError, IndexError):
+            return False
+        return self._root_is_good(seal)
+
+    def _root_is_good(self, seal: Seal) -> bool:
+        known = (seal.kid, seal.root, seal.signature)
+        if known in self._good:
+            self._good.move_to_end(known)
+            return True
+        try:
+            signature = bytes.fromhex(seal.signature)
+        except ValueError:
+            return False
+        if not self._keys.verify(seal.kid, _signed_bytes(self._purpose, seal.root), signature):
+            return False
+        self._good[known] = None
+        if len(self._good) > self._roots_max:
+            self._good.popitem(last=False)
+        return True
