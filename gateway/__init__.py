@@ -1,0 +1,1 @@
+"""SHOWS: the faces and the composition roots. Composes everything, decides nothing by itself."""

@@ -1,0 +1,1 @@
+"""THE WORDS: what is proposed, decided, permitted, executed and recorded. Imports nothing of ours."""

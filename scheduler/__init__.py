@@ -1,0 +1,1 @@
+"""MOVES: dispatch, order, relay, timers and sweep. Never decides and never executes."""
