@@ -1,0 +1,405 @@
+"""The fold: what a session's events mean, and the one table of legal moves. Pure: no clock, no store.
+
+The state machine is drawn in `docs/architecture.md`; everything else cites this table. Nothing here appends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, Protocol
+
+from interlock.canonical import JsonObject, canonical, sha256_hex
+from interlock.event import EVENT_TYPES, StoredEvent, StreamKind
+
+REDUCER_VERSION = 1
+"""Raised whenever the same events would fold to other bytes."""
+
+
+class Status(StrEnum):
+    """How far an invocation came; monotone."""
+
+    REQUESTED = "REQUESTED"
+    STARTED = "STARTED"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    REJECTED = "REJECTED"
+
+    @property
+    def is_terminal(self) -> bool:
+        return self in (Status.COMPLETED, Status.FAILED, Status.REJECTED)
+
+
+class Phase(StrEnum):
+    """What an invocation waits for."""
+
+    DECIDING = "deciding"
+    AWAITING_APPROVAL = "awaiting_approval"
+    QUEUED = "queued"
+    RUNNING = "running"
+    RETRY_WAIT = "retry_wait"
+    RECONCILIATION_REQUIRED = "reconciliation_required"
+    DONE = "done"
+
+
+NEW = "new"
+"""Where a stream stands before its first event."""
+
+_STAY = "(as it was)"
+
+_MOVES: dict[str, dict[str, str]] = {
+    "ToolInvocationRequested": {NEW: "deciding"},
+    "DecisionDeferred": {"deciding": "deciding"},
+    "ApprovalRequested": {"deciding": "awaiting_approval", "awaiting_approval": "awaiting_approval"},
+    "ApprovalVoted": {"awaiting_approval": "awaiting_approval"},
+    "ApprovalDenied": {"awaiting_approval": "awaiting_approval"},
+    "ApprovalExpired": {"awaiting_approval": "awaiting_approval"},
+    "ApprovalGranted": {"deciding": "queued", "awaiting_approval": "queued", "queued": "queued", "retry_wait": "queued"},
+    "PermitReturned": {"queued": "deciding", "retry_wait": "deciding"},
+    "ToolExecutionRejected": {"deciding": "done", "awaiting_approval": "done", "queued": "done"},
+    "ToolExecutionStarted": {"queued": "running", "retry_wait": "running"},
+    "ToolResponseRecorded": {"running": "running"},
+    "ToolExecutionCompleted": {"running": "done"},
+    "ToolExecutionFailed": {"running": "done", "queued": "done", "deciding": "done", "retry_wait": "done"},
+    "ExecutionAttemptFailed": {"running": "retry_wait"},
+    "ExecutionReleased": {"running": "queued"},
+    "ExecutionAbandoned": {"running": "queued"},
+    "ReconciliationRequired": {"running": "reconciliation_required"},
+    "ReconciliationResolved": {"reconciliation_required": "done"},
+    "CancellationRequested": {
+        phase: phase
+        for phase in ("deciding", "awaiting_approval", "queued", "running", "retry_wait", "reconciliation_required")
+    },
+}
+
+LEGAL_MOVES: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {event: MappingProxyType(dict(moves)) for event, moves in _MOVES.items()}
+)
+"""Event type → phase before → phase after. What is not here is illegal."""
+
+
+def next_phase(phase: str, event_type: str) -> str | None:
+    """The phase after this event, or None where the move is illegal."""
+    return LEGAL_MOVES.get(event_type, MappingProxyType({})).get(phase)
+
+
+class IllegalMoveError(Exception):
+    """An event that its stream's phase does not allow."""
+
+    def __init__(self, stream: str, version: int, phase: str, event_type: str) -> None:
+        super().__init__(f"{event_type} at version {version} of {stream} is no legal move from {phase}")
+        self.stream, self.version, self.phase, self.event_type = stream, version, phase, event_type
+
+
+class UnknownEventError(Exception):
+    """A type of event this reducer does not know and that says it moves state."""
+
+    def __init__(self, stream: str, version: int, event_type: str) -> None:
+        super().__init__(f"{event_type} at version {version} of {stream} is unknown and moves state")
+        self.stream, self.version, self.event_type = stream, version, event_type
+
+
+@dataclass(frozen=True, slots=True)
+class ToolInvocationRecord:
+    """Everything the events of one invocation add up to."""
+
+    invocation_id: str
+    position: int
+    """Sequence number of its request: the order of records in a session."""
+    version: int
+    """Version of the last event folded."""
+    status: str
+    phase: str
+    tool: str
+    tool_version: str
+    tier: str
+    pool: str
+    tenant: str
+    client: str
+    subject: str | None
+    session: str
+    stage: str
+    route: str | None
+    cause: str
+    arguments_hash: str
+    action_digest: str
+    requested_at_us: int
+    started_at_us: int | None = None
+    completed_at_us: int | None = None
+    """None until the status is terminal."""
+    attempt: int = 0
+    """Attempts whose run may have begun."""
+    nonce: str | None = None
+    """Nonce of the claim that stands."""
+    granted_by: str | None = None
+    permit_digest: str | None = None
+    approvers: tuple[str, ...] = ()
+    votes: int = 0
+    cancel_requested: bool = False
+    reason_code: str | None = None
+    """Why it waits or ended as it did."""
+    reason: str | None = None
+    receipt_digest: str | None = None
+    exit_code: int | None = None
+    output_summary: str | None = None
+
+    def to_json(self) -> JsonObject:
+        value = asdict(self)
+        value["approvers"] = list(self.approvers)
+        return value
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> ToolInvocationRecord:
+        return cls(**{**value, "approvers": tuple(value["approvers"])})
+
+
+@dataclass(frozen=True, slots=True)
+class ToolState:
+    """Per session, the folded records of all invocations, in the order of their requests."""
+
+    session: str
+    records: tuple[ToolInvocationRecord, ...] = ()
+
+    def record(self, invocation_id: str) -> ToolInvocationRecord | None:
+        """The record of one invocation, if the session has it."""
+        return next((r for r in self.records if r.invocation_id == invocation_id), None)
+
+    def to_bytes(self) -> bytes:
+        """Canonical bytes; equal states have equal bytes."""
+        return canonical({"session": self.session, "records": [record.to_json() for record in self.records]})
+
+    @property
+    def digest(self) -> str:
+        return sha256_hex(self.to_bytes())
+
+
+class ToolReducer(Protocol):
+    """How one event changes one record."""
+
+    def apply(self, record: ToolInvocationRecord | None, event: StoredEvent) -> ToolInvocationRecord | None:
+        """The record after the event; the same record where the event says nothing of it."""
+        ...
+
+
+class DefaultToolReducer:
+    """The reducer that the product folds with: strict about versions and moves."""
+
+    def apply(self, record: ToolInvocationRecord | None, event: StoredEvent) -> ToolInvocationRecord | None:
+        """Raises IllegalMoveError and UnknownEventError; an event already folded changes nothing."""
+        if event.kind != StreamKind.INVOCATION.value:
+            return record
+        if record is not None and event.version <= record.version:
+            return record
+        if event.type not in EVENT_TYPES:
+            return self._unknown(record, event)
+        before = NEW if record is None else record.phase
+        after = next_phase(before, event.type)
+        expected = 1 if record is None else record.version + 1
+        if after is None or event.version != expected:
+            raise IllegalMoveError(str(event.stream), event.version, before, event.type)
+        if record is None:
+            return _requested(event)
+        changes = _CHANGES[event.type](record, event, event.body())
+        return replace(record, version=event.version, phase=after, **changes)
+
+    @staticmethod
+    def _unknown(record: ToolInvocationRecord | None, event: StoredEvent) -> ToolInvocationRecord | None:
+        if event.moves_state:
+            raise UnknownEventError(str(event.stream), event.version, event.type)
+        return None if record is None else replace(record, version=event.version)
+
+
+def _requested(event: StoredEvent) -> ToolInvocationRecord:
+    body = event.body()
+    return ToolInvocationRecord(
+        invocation_id=event.stream_id,
+        position=event.seq,
+        version=event.version,
+        status=Status.REQUESTED.value,
+        phase=Phase.DECIDING.value,
+        tool=body["tool"],
+        tool_version=body["tool_version"],
+        tier=body["tier"],
+        pool=body["capability_pool"],
+        tenant=body["tenant"],
+        client=body["client"],
+        subject=body["subject"],
+        session=body["session"],
+        stage=body["stage"],
+        route=body["route"],
+        cause=event.cause,
+        arguments_hash=body["arguments_hash"],
+        action_digest=body["action_digest"],
+        requested_at_us=event.at_us,
+    )
+
+
+Changes = dict[str, Any]
+
+
+def _nothing(record: ToolInvocationRecord, event: StoredEvent, body: JsonObject) -> Changes:
+    return {}
+
+
+def _reasoned(reason: Mapping[str, Any]) -> Changes:
+    return {"reason_code": reason["code"], "reason": reason["sentence"]}
+
+
+def _deferred(record: ToolInvocationRecord, event: StoredEvent, body: JsonObject) -> Changes:
+    return _reasoned(body["reasons"][0]) if body["reasons"] else {}
+
+
+def _parked(record: ToolInvocationRecord, event: StoredEvent, body: JsonObject) -> Changes:
+    reasons = body["snapshot"]["reasons"]
+    return {"votes": 0, "approvers": (), **(_reasoned(reasons[0]) if reasons else {})}
+
+
+def _voted(record: ToolInvocationRecord, event: StoredEvent, body: JsonObject) -> Changes:
+    return {"votes": record.votes + 1, "approvers": (*record.approvers, body["vote"]["approver"])}
+
+
+def _granted(record: ToolInvocationRecord, event: StoredEvent, body: JsonObject) -> Changes:
+    from_digest = body["permit"]["terms"]
+    return {
+        "granted_by": body["by"],
+        "permit_digest": _permit_digest(from_digest),
+        "reason_code": None,
+        "reason": None,
+    }
+
+
+def _permit_digest(terms: Mapping[str, Any]) -> str:
+    return sha256_hex(
+        canonical(
+            [
+                "interlock.permit.v1",
+                terms["action_digest"],
+                terms["invocation_id"],
+                terms["epoch"],
+                terms["valid_from_us"],
+                terms["valid_until_us"],
+                terms["attempts"],
+            ]
+        )
+    )
+
+
+def _denied(record: ToolInvocationRecord, event: StoredEvent, body: JsonObject) -> Changes:
+    return {"reason_code": "APPROVAL_DENIED", "reason": body["reason"]}
+
+
+def _expired(record: ToolInvocationRecord, event: StoredEvent, body: JsonObject) -> Changes:
+    return {"reason_code": "APPROVAL_EXPIRED", "reason": "nobody answered in time"}
+
+
+def _returned(record: ToolInvocationRecord, event: StoredEvent, body: JsonObject) -> Changes:
+    return {"granted_by": None, "permit_digest": None, **_reasoned(body["reason"])}
+
+
+def _started(record: ToolInvocationRecord, event: StoredEvent, body: JsonObject) -> Changes:
+    return {
+        "status": Status.STARTED.value,
+        "started_at_us": record.started_at_us if record.started_at_us is not None else event.at_us,
+        "attempt": body["attempt"],
+        "nonce": body["nonce"],
+        "reason_code": None,
+        "reason": None,
+    }
+
+
+def _receipted(sealed: Mapping[str, Any] | None) -> Changes:
+    if sealed is None:
+        return {}
+    receipt = sealed["receipt"]
+    return {
+        "receipt_digest": sealed["receipt_digest"],
+        "exit_code": receipt["exit_code"],
+        "output_summary": receipt["output_summary"],
+    }
+
+
+def _completed(record: ToolInvocationRecord, event: StoredEvent, body: JsonObject) -> Changes:
+    return {"status": Status.COMPLETED.value, "completed_at_us": event.at_us, "nonce": None, **_receipted(body["sealed"])}
+
+
+def _failed(record: ToolInvocationRecord, event: StoredEvent, body: JsonObject) -> Changes:
+    return {
+        "status": Status.FAILED.value,
+        "completed_at_us": event.at_us,
+        "nonce": None,
+        **_reasoned(body["failure"]),
+        **_receipted(body["sealed"]),
+    }
+
+
+def _attempt_failed(record: ToolInvocationRecord, event: StoredEvent, body: JsonObject) -> Changes:
+    return {"nonce": None, **_reasoned(body["failure"])}
+
+
+def _released(record: ToolInvocationRecord, event: StoredEvent, body: JsonObject) -> Changes:
+    return {"nonce": None, "attempt": max(0, record.attempt - 1), **_reasoned(body["reason"])}
+
+
+def _abandoned(record: ToolInvocationRecord, event: StoredEvent, body: JsonObject) -> Changes:
+    return {"nonce": None, **_reasoned(body["reason"])}
+
+
+def _rejected(record: ToolInvocationRecord, event: StoredEvent, body: JsonObject) -> Changes:
+    return {"status": Status.REJECTED.value, "completed_at_us": event.at_us, **_reasoned(body["reason"])}
+
+
+def _cancelling(record: ToolInvocationRecord, event: StoredEvent, body: JsonObject) -> Changes:
+    return {"cancel_requested": True}
+
+
+def _unknown_outcome(record: ToolInvocationRecord, event: StoredEvent, body: JsonObject) -> Changes:
+    return {"nonce": None, **_reasoned(body["reason"]), **_receipted(body["sealed"])}
+
+
+def _resolved(record: ToolInvocationRecord, event: StoredEvent, body: JsonObject) -> Changes:
+    executed = body["verdict"] == "executed"
+    return {
+        "status": (Status.COMPLETED if executed else Status.FAILED).value,
+        "completed_at_us": event.at_us,
+        "reason": body["reason"],
+        **_receipted(body["sealed"]),
+    }
+
+
+_CHANGES = MappingProxyType(
+    {
+        "DecisionDeferred": _deferred,
+        "ApprovalRequested": _parked,
+        "ApprovalVoted": _voted,
+        "ApprovalGranted": _granted,
+        "ApprovalDenied": _denied,
+        "ApprovalExpired": _expired,
+        "PermitReturned": _returned,
+        "ToolExecutionStarted": _started,
+        "ToolResponseRecorded": _nothing,
+        "ToolExecutionCompleted": _completed,
+        "ToolExecutionFailed": _failed,
+        "ExecutionAttemptFailed": _attempt_failed,
+        "ExecutionReleased": _released,
+        "ExecutionAbandoned": _abandoned,
+        "ToolExecutionRejected": _rejected,
+        "CancellationRequested": _cancelling,
+        "ReconciliationRequired": _unknown_outcome,
+        "ReconciliationResolved": _resolved,
+    }
+)
+
+
+def fold(session: str, events: Iterable[StoredEvent], reducer: ToolReducer | None = None) -> ToolState:
+    """The state of one session from its events, in the order of their sequence numbers."""
+    reducer = reducer or DefaultToolReducer()
+    records: dict[str, ToolInvocationRecord] = {}
+    for event in events:
+        if event.session != session or event.kind != StreamKind.INVOCATION.value:
+            continue
+        after = reducer.apply(records.get(event.stream_id), event)
+        if after is not None:
+            records[event.stream_id] = after
+    return ToolState(session, tuple(sorted(records.values(), key=lambda record: record.position)))
