@@ -47,8 +47,6 @@ class Phase(StrEnum):
 NEW = "new"
 """Where a stream stands before its first event."""
 
-_STAY = "(as it was)"
-
 _MOVES: dict[str, dict[str, str]] = {
     "ToolInvocationRequested": {NEW: "deciding"},
     "DecisionDeferred": {"deciding": "deciding"},
@@ -80,9 +78,15 @@ LEGAL_MOVES: Mapping[str, Mapping[str, str]] = MappingProxyType(
 """Event type → phase before → phase after. What is not here is illegal."""
 
 
-def next_phase(phase: str, event_type: str) -> str | None:
-    """The phase after this event, or None where the move is illegal."""
-    return LEGAL_MOVES.get(event_type, MappingProxyType({})).get(phase)
+def next_phase(phase: str, event_type: str, *, started: bool = False) -> str | None:
+    """The phase after this event, or None where the move is illegal.
+
+    `started` says whether a claim ever stood: before the first one the end is a rejection, after it a failure.
+    """
+    if (event_type == "ToolExecutionRejected" and started) or (event_type == "ToolExecutionFailed" and not started):
+        return None
+    moves = LEGAL_MOVES.get(event_type)
+    return None if moves is None else moves.get(phase)
 
 
 class IllegalMoveError(Exception):
@@ -195,7 +199,8 @@ class DefaultToolReducer:
         if event.type not in EVENT_TYPES:
             return self._unknown(record, event)
         before = NEW if record is None else record.phase
-        after = next_phase(before, event.type)
+        started = record is not None and record.status != Status.REQUESTED.value
+        after = next_phase(before, event.type, started=started)
         expected = 1 if record is None else record.version + 1
         if after is None or event.version != expected:
             raise IllegalMoveError(str(event.stream), event.version, before, event.type)
