@@ -1,0 +1,132 @@
+"""Named points where a test may kill, hang, delay or fail a process; free when none is set.
+
+Read only when INTERLOCK_TESTING=1. `INTERLOCK_FAULT=<point>:<nth>:<kill|raise|hang|delay>[,…]`; each firing is
+appended to the file INTERLOCK_FAULT_LOG before it takes effect. Never decides anything in the product.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from threading import Lock
+from typing import Protocol
+
+POINTS = (
+    "client.before_send",
+    "client.after_send",
+    "propose.after_take",
+    "propose.after_decode",
+    "propose.before_commit",
+    "propose.after_commit",
+    "propose.after_publish",
+    "propose.after_answer",
+    "grant.before_commit",
+    "grant.after_commit",
+    "grant.after_publish",
+    "claim.after_hint",
+    "claim.before_commit",
+    "claim.after_commit",
+    "run.before_effect",
+    "run.after_effect",
+    "report.before_spool",
+    "report.after_spool",
+    "report.before_commit",
+    "report.after_commit",
+    "relay.before_publish",
+    "relay.after_publish",
+    "project.after_read",
+    "project.before_commit",
+    "project.after_commit",
+    "sweep.before_commit",
+    "sweep.after_commit",
+    "dispatch.before_publish",
+    "dispatch.after_publish",
+)
+"""Every point, in the order an invocation passes them."""
+
+DELAY_SECONDS = 1.5
+HANG_SECONDS = 3_600
+
+
+class FaultPoints(Protocol):
+    """What a step calls where a test may want it to break."""
+
+    def reach(self, point: str) -> None:
+        """Say that this point is reached; usually nothing happens."""
+        ...
+
+
+class NoFaults:
+    """The product's own: nothing ever happens."""
+
+    def reach(self, point: str) -> None:
+        return None
+
+
+class InjectedFaultError(Exception):
+    """What `raise` raises."""
+
+    def __init__(self, point: str) -> None:
+        super().__init__(f"injected at {point}")
+        self.point = point
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One planned fault: at the nth time this process reaches the point."""
+
+    point: str
+    nth: int
+    action: str
+
+
+class PlannedFaults:
+    """Counts how often each point is reached and breaks where it was told to."""
+
+    def __init__(self, faults: tuple[Fault, ...], log: str | None) -> None:
+        self._faults = faults
+        self._log = log
+        self._reached: dict[str, int] = {}
+        self._lock = Lock()
+
+    def reach(self, point: str) -> None:
+        with self._lock:
+            count = self._reached[point] = self._reached.get(point, 0) + 1
+        for fault in self._faults:
+            if fault.point == point and fault.nth == count:
+                self._fire(fault)
+
+    def _fire(self, fault: Fault) -> None:
+        self._note(fault)
+        if fault.action == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if fault.action == "raise":
+            raise InjectedFaultError(fault.point)
+        time.sleep(HANG_SECONDS if fault.action == "hang" else DELAY_SECONDS)
+
+    def _note(self, fault: Fault) -> None:
+        if self._log is None:
+            return
+        descriptor = os.open(self._log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            os.write(descriptor, f"{fault.point} {fault.action} {os.getpid()}\n".encode())
+        finally:
+            os.close(descriptor)
+
+
+def faults_from(environment: Mapping[str, str]) -> FaultPoints:
+    """The faults an environment asks for; raises ValueError on an unknown point or action."""
+    plan = environment.get("INTERLOCK_FAULT", "")
+    if environment.get("INTERLOCK_TESTING") != "1" or not plan:
+        return NoFaults()
+    return PlannedFaults(tuple(_parse(item) for item in plan.split(",")), environment.get("INTERLOCK_FAULT_LOG"))
+
+
+def _parse(item: str) -> Fault:
+    point, nth, action = item.split(":")
+    if point not in POINTS or action not in ("kill", "raise", "hang", "delay"):
+        raise ValueError(f"no such fault: {item}")
+    return Fault(point, int(nth), action)
