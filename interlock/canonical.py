@@ -1,0 +1,399 @@
+"""Reads strict JSON and writes it in its one canonical form (RFC 8785), on which every digest rests.
+
+What is not I-JSON is refused by a stable code, never mended: no NaN, no key twice, no integer beyond
+±(2^53 - 1), no lone surrogate, no NUL, bounded size and depth. Values are data; nothing here does I/O.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NoReturn, TypeAlias, Union
+
+import orjson
+import rfc8785
+
+from interlock.errors import NotJsonError
+
+JsonScalar: TypeAlias = str | int | float | bool | None
+Json: TypeAlias = Union[JsonScalar, "list[Json]", "dict[str, Json]"]
+JsonObject: TypeAlias = dict[str, Json]
+FrozenJson: TypeAlias = Union[JsonScalar, "tuple[FrozenJson, ...]", "Mapping[str, FrozenJson]"]
+
+INTEGER_MAX = 2**53 - 1
+DEPTH_MAX = 64
+SIZE_BYTES_MAX = 1_048_576
+# Arguments are wrapped by requests, events and receipts, which must stay writable and readable.
+CANONICAL_DEPTH_MAX = 128
+
+_DIGITS_MAX = len(str(INTEGER_MAX)) + 1  # and a sign
+_MARK = "$interlock"
+
+# A string as the parser sees it (an unterminated one reaches to the end, so this stays linear), or a bracket.
+_STRING_OR_BRACKET = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+# --- reading -------------------------------------------------------------------------------------
+
+
+def parse_json(raw: bytes | str, *, depth_max: int = DEPTH_MAX, size_bytes_max: int = SIZE_BYTES_MAX) -> Json:
+    """The value of strict JSON text, in the one form a number has.
+
+    A number with a point or an exponent is the nearest double; where that is integral and within
+    ±(2^53 - 1) it becomes the int, so 60.0 and 6e1 are 60 and -0.0 is 0. Raises `NotJsonError`.
+    """
+    text = _decoded(raw, size_bytes_max)
+    if text.count("[") + text.count("{") > depth_max:
+        _refuse_depth(text, depth_max)
+    try:
+        value: Json = _DECODER.decode(text)
+    except json.JSONDecodeError as error:
+        _refuse_syntax(error, text)
+    if "\\u" in text:
+        # Without this escape a decoded text can hold neither a surrogate nor a NUL.
+        _refuse_bad_text(value)
+    return value
+
+
+def _decoded(raw: bytes | str, size_bytes_max: int) -> str:
+    if len(raw) > size_bytes_max:
+        raise NotJsonError("JSON_SIZE", f"more than {size_bytes_max} bytes")
+    if isinstance(raw, str):
+        text = raw
+        _require_encodable(text, size_bytes_max)
+    else:
+        try:
+            text = bytes(raw).decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise NotJsonError("JSON_ENCODING", "not UTF-8", error.start) from None
+    if text.startswith("\ufeff"):
+        raise NotJsonError("JSON_ENCODING", "begins with a byte order mark", 0)
+    return text
+
+
+def _require_encodable(text: str, size_bytes_max: int) -> None:
+    if text.isascii():
+        return
+    try:
+        size_bytes = len(text.encode("utf-8"))
+    except UnicodeEncodeError as error:
+        offset = len(text[: error.start].encode("utf-8"))
+        raise NotJsonError("JSON_UNICODE", "lone surrogate", offset) from None
+    if size_bytes > size_bytes_max:
+        raise NotJsonError("JSON_SIZE", f"more than {size_bytes_max} bytes")
+
+
+def _refuse_depth(text: str, depth_max: int) -> None:
+    depth = 0
+    for match in _STRING_OR_BRACKET.finditer(text):
+        token = match.group()
+        if token in ("[", "{"):
+            depth += 1
+            if depth > depth_max:
+                offset = len(text[: match.start()].encode("utf-8"))
+                raise NotJsonError("JSON_DEPTH", f"nested deeper than {depth_max}", offset)
+        elif token in ("]", "}"):
+            depth -= 1
+
+
+def _refuse_syntax(error: json.JSONDecodeError, text: str) -> NoReturn:
+    offset = len(text[: error.pos].encode("utf-8"))
+    raise NotJsonError("JSON_SYNTAX", error.msg[:1].lower() + error.msg[1:], offset) from None
+
+
+def _refuse_bad_text(value: Json) -> None:
+    pending: list[Json] = [value]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, str):
+            _require_text(item)
+        elif isinstance(item, dict):
+            pending.extend(item)
+            pending.extend(item.values())
+        elif isinstance(item, list):
+            pending.extend(item)
+
+
+def _require_text(text: str) -> None:
+    if "\x00" in text:
+        raise NotJsonError("JSON_NUL", "U+0000 in a string or key")
+    if not text.isascii() and _SURROGATE.search(text):
+        raise NotJsonError("JSON_UNICODE", "lone surrogate in a string or key")
+
+
+def _integer(token: str) -> int:
+    # The length is looked at first: Python is slow at, and limits, the conversion of long integers.
+    if len(token) <= _DIGITS_MAX:
+        value = int(token)
+        if -INTEGER_MAX <= value <= INTEGER_MAX:
+            return value
+    raise NotJsonError("JSON_NUMBER_RANGE", "integer beyond ±(2^53 - 1)")
+
+
+def _double(token: str) -> int | float:
+    value = float(token)
+    if value in (float("inf"), float("-inf")):
+        raise NotJsonError("JSON_NUMBER_RANGE", "number is not representable as a double")
+    return _one_form(value)
+
+
+def _one_form(value: float) -> int | float:
+    if value.is_integer() and -INTEGER_MAX <= value <= INTEGER_MAX:
+        return int(value)
+    return value
+
+
+def _constant(token: str) -> NoReturn:
+    raise NotJsonError("JSON_NOT_FINITE", f"{token} is not JSON")
+
+
+def _object(pairs: list[tuple[str, Json]]) -> JsonObject:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise NotJsonError("JSON_DUPLICATE_KEY", f"key {key[:64]!a} twice in one object")
+            seen.add(key)
+    return value
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_object, parse_int=_integer, parse_float=_double, parse_constant=_constant
+)
+
+
+def load_canonical(data: bytes) -> Json:
+    """The value of bytes that `canonical` wrote; `canonical(load_canonical(data)) == data`.
+
+    For bytes of our own whose digest is kept, never for what comes from outside: keys are not compared.
+    Raises `NotJsonError` for what is not JSON at all.
+    """
+    try:
+        value: Json = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise NotJsonError("JSON_SYNTAX", str(error)) from None
+    return _doubles_restored(value) if _LONG_DIGITS.search(data) else value
+
+
+# A double of 2^53 and above is written without a point, and must come back as a double.
+_LONG_DIGITS = re.compile(rb"[0-9]{16}")
+
+
+def _doubles_restored(value: Json) -> Json:
+    if isinstance(value, dict):
+        return {key: _doubles_restored(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_doubles_restored(item) for item in value]
+    if isinstance(value, int) and abs(value) > INTEGER_MAX:
+        return float(value)
+    return value
+
+
+# --- writing -------------------------------------------------------------------------------------
+
+
+def canonical(value: Json | FrozenJson) -> bytes:
+    """The RFC 8785 bytes of a value, frozen or not. Raises `NotJsonError` for what is not I-JSON."""
+    if _orjson_is_canonical(value, CANONICAL_DEPTH_MAX):
+        written = _orjson_bytes(value)
+        if b"\\u0000" not in written:
+            return written
+    return rfc8785.dumps(_checked(value, CANONICAL_DEPTH_MAX))
+
+
+def _orjson_bytes(value: Json | FrozenJson) -> bytes:
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except orjson.JSONEncodeError:
+        raise NotJsonError("JSON_UNICODE", "lone surrogate in a string or key") from None
+
+
+def _orjson_is_canonical(value: object, depth: int) -> bool:
+    """Whether orjson provably writes the canonical bytes: exact types, ASCII keys, plain numbers.
+
+    ASCII keys sort alike by bytes and by UTF-16; a double that is not integral and lies between 1e-3 and
+    2^53 has the same shortest digits everywhere and no exponent.
+    """
+    kind = type(value)
+    if kind is str or value is None or kind is bool:
+        return True
+    if kind is int:
+        return -INTEGER_MAX <= value <= INTEGER_MAX  # type: ignore[operator]
+    if kind is dict:
+        return depth > 0 and _plain_object(value, depth - 1)  # type: ignore[arg-type]
+    if kind is list or kind is tuple:
+        return depth > 0 and all(_orjson_is_canonical(item, depth - 1) for item in value)  # type: ignore[attr-defined]
+    return kind is float and 1e-3 <= abs(value) < INTEGER_MAX and not value.is_integer()  # type: ignore[arg-type, attr-defined]
+
+
+def _plain_object(value: dict[object, object], depth: int) -> bool:
+    for key, item in value.items():
+        if type(key) is not str or not key.isascii():
+            return False
+        if type(item) is not str and not _orjson_is_canonical(item, depth):
+            return False
+    return True
+
+
+def _checked(value: object, depth: int) -> Json:
+    """A plain copy for the exact writer; every number, string and key is looked at."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        _require_text(value)
+        return value
+    if isinstance(value, int):
+        if not -INTEGER_MAX <= value <= INTEGER_MAX:
+            raise NotJsonError("JSON_NUMBER_RANGE", "integer beyond ±(2^53 - 1)")
+        return value
+    if isinstance(value, float):
+        return _finite(value)
+    if depth == 0:
+        raise NotJsonError("JSON_DEPTH", f"nested deeper than {CANONICAL_DEPTH_MAX}")
+    if isinstance(value, Mapping):
+        return {_key(key): _checked(item, depth - 1) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_checked(item, depth - 1) for item in value]
+    raise NotJsonError("JSON_TYPE", f"a {type(value).__name__} has no JSON form")
+
+
+def _finite(value: float) -> float:
+    if value != value or value in (float("inf"), float("-inf")):
+        raise NotJsonError("JSON_NOT_FINITE", "NaN and Infinity are not JSON")
+    return value
+
+
+def _key(key: object) -> str:
+    if not isinstance(key, str):
+        raise NotJsonError("JSON_TYPE", "a key is not a string")
+    _require_text(key)
+    return key
+
+
+# --- digests -------------------------------------------------------------------------------------
+
+
+def sha256_hex(data: bytes) -> str:
+    """SHA-256 as 64 lower-case hexadecimal digits."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def digest_of(value: Json | FrozenJson) -> str:
+    """SHA-256 of the canonical bytes as 64 lower-case hexadecimal digits, without a prefix."""
+    return sha256_hex(canonical(value))
+
+
+# --- freezing ------------------------------------------------------------------------------------
+
+
+def freeze(value: Json | FrozenJson) -> FrozenJson:
+    """A deeply immutable copy: read-only mappings and tuples all the way down."""
+    return _frozen(value, CANONICAL_DEPTH_MAX)
+
+
+def _frozen(value: Json | FrozenJson, depth: int) -> FrozenJson:
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return value
+    if depth == 0:
+        raise NotJsonError("JSON_DEPTH", f"nested deeper than {CANONICAL_DEPTH_MAX}")
+    if isinstance(value, Mapping):
+        return MappingProxyType({key: _frozen(item, depth - 1) for key, item in value.items()})
+    if isinstance(value, (list, tuple)):
+        return tuple(_frozen(item, depth - 1) for item in value)
+    raise NotJsonError("JSON_TYPE", f"a {type(value).__name__} has no JSON form")
+
+
+def thaw(frozen: FrozenJson | Json) -> Json:
+    """A fresh mutable copy of dicts and lists that shares nothing with what it was made of."""
+    if isinstance(frozen, Mapping):
+        return {key: thaw(item) for key, item in frozen.items()}
+    if isinstance(frozen, (list, tuple)):
+        return [thaw(item) for item in frozen]
+    return frozen
+
+
+# --- results of tools ----------------------------------------------------------------------------
+
+
+class _Marker:
+    """Turns one Python value into JSON within a budget of nodes; used once."""
+
+    def __init__(self, nodes_max: int, text_max: int) -> None:
+        self._nodes_left = nodes_max
+        self._text_max = text_max
+
+    def mark(self, value: object, depth: int) -> Json:
+        self._nodes_left -= 1
+        if self._nodes_left < 0 or depth < 0:
+            return {_MARK: "cut", "value": "too many values" if depth >= 0 else "too deep"}
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, str):
+            return self._text(value)
+        if isinstance(value, (int, float)):
+            return _number_marked(value)
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            return self._bytes(bytes(value))
+        if isinstance(value, Mapping):
+            return self._mapping(value, depth)
+        if isinstance(value, (list, tuple)):
+            return self._items(value, depth)
+        return {_MARK: "no_json_form", "value": type(value).__name__[:128]}
+
+    def _text(self, text: str) -> Json:
+        if "\x00" not in text and (text.isascii() or not _SURROGATE.search(text)):
+            return str(text)
+        escaped = text[: self._text_max].encode("unicode_escape").decode("ascii")
+        return {_MARK: "text", "value": escaped, "characters": len(text)}
+
+    def _bytes(self, data: bytes) -> Json:
+        kept = base64.b64encode(data[: self._text_max]).decode("ascii")
+        return {_MARK: "bytes", "value": kept, "size_bytes": len(data)}
+
+    def _mapping(self, value: Mapping[object, object], depth: int) -> Json:
+        plain = all(isinstance(key, str) and isinstance(self._text(key), str) for key in value)
+        if plain and _MARK not in value:
+            return {
+                str(key): self.mark(item, depth - 1) for key, item in value.items() if self._nodes_left >= 0
+            }
+        # Entries also keep a tool from forging a mark by answering with our own key.
+        entries = self._items([list(entry) for entry in value.items()], depth)
+        return {_MARK: "object", "entries": entries}
+
+    def _items(self, items: list[object] | tuple[object, ...], depth: int) -> Json:
+        marked: list[Json] = []
+        for item in items:
+            marked.append(self.mark(item, depth - 1))
+            if self._nodes_left < 0:
+                break
+        return marked
+
+
+def _number_marked(value: int | float) -> Json:
+    if isinstance(value, int):
+        if -INTEGER_MAX <= value <= INTEGER_MAX:
+            return int(value)
+        return {_MARK: "integer", "value": hex(value) if value.bit_length() <= 4096 else "too large"}
+    if value != value:
+        return {_MARK: "not_finite", "value": "NaN"}
+    if value in (float("inf"), float("-inf")):
+        return {_MARK: "not_finite", "value": "Infinity" if value > 0 else "-Infinity"}
+    return _one_form(float(value))
+
+
+def mark_non_finite(
+    value: object, *, depth_max: int = DEPTH_MAX, nodes_max: int = 100_000, text_max: int = 65_536
+) -> Json:
+    """Any Python value as valid JSON, with what has no JSON form marked in its place.
+
+    A mark is an object with the key `$interlock`: `not_finite`, `integer` (in hexadecimal), `text` (escaped),
+    `bytes` (base64), `object` (entries, where a key is no plain string), `no_json_form`, or `cut` at a bound.
+    Never raises for what a tool may answer.
+    """
+    return _Marker(nodes_max, text_max).mark(value, depth_max)
