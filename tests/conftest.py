@@ -1,4 +1,4 @@
-"""What every test gets: selection by account, named system packages, short and reachable folders, no leftovers."""
+"""What every test gets: selection by account, named packages, short and reachable folders, no leftovers."""
 
 from __future__ import annotations
 
@@ -87,11 +87,11 @@ def short_tmp_path() -> Iterator[Path]:
 
 @pytest.fixture
 def reachable_tmp_path() -> Iterator[Path]:
-    """A folder that every account can enter, as can all folders above: where another id or a sandbox looks."""
+    """A folder that every account can enter, and all above it: where another id or a sandbox looks."""
     folder = Path(tempfile.mkdtemp(prefix="r"))
     folder.chmod(0o755)
     closed = [parent for parent in folder.parents if not parent.stat().st_mode & 0o001]
     if closed:
-        pytest.fail(f"{closed[0]} cannot be entered by others: set TMPDIR to a folder that can", pytrace=False)
+        pytest.fail(f"{closed[0]} is closed to others: set TMPDIR to a folder that is not", pytrace=False)
     yield folder
     shutil.rmtree(folder, ignore_errors=True)

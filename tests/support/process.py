@@ -10,7 +10,7 @@ TOKEN_VARIABLE = "INTERLOCK_TEST_RUN"
 
 
 def processes_with_token(token: str) -> dict[int, str]:
-    """Living processes of this account that carry the token, by id, with their command line; never this one."""
+    """Living processes of this account that carry the token, by id, with command line; never this one."""
     marker = f"{TOKEN_VARIABLE}={token}".encode()
     found: dict[int, str] = {}
     for folder in Path("/proc").glob("[0-9]*"):
