@@ -124,7 +124,7 @@ def test_a_run_that_leaves_a_process_fails_and_names_it(tmp_path: Path) -> None:
     assert "sleep 3" in done.stdout
 
 
-@pytest.mark.parametrize(("ci", "outcome", "code"), [("false", "1 skipped", 0), ("true", "1 failed", 1)])
+@pytest.mark.parametrize(("ci", "outcome", "code"), [("false", "1 skipped", 0), ("true", "1 error", 1)])
 def test_an_absent_system_package_skips_at_home_and_fails_in_ci(
     tmp_path: Path, ci: str, outcome: str, code: int
 ) -> None:

@@ -58,7 +58,7 @@ def test_no_module_is_named_for_what_is_not_ours() -> None:
 
 
 def test_no_module_holds_state_that_can_change() -> None:
-    """A table is a tuple, a frozenset, or annotated as a Mapping, which mypy then keeps from being written."""
+    """A table is a tuple, a frozenset, or annotated as a Mapping: mypy then guards it."""
     found = []
     for path in python_files(*PACKAGES):
         for node in parse(path).body:
