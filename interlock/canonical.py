@@ -168,8 +168,8 @@ _DECODER = json.JSONDecoder(
 )
 
 
-def load_canonical(data: bytes) -> Json:
-    """The value of bytes that `canonical` wrote; `canonical(load_canonical(data)) == data`.
+def read_stored(data: bytes) -> Json:
+    """The value of bytes that `canonical` wrote; `canonical(read_stored(data)) == data`.
 
     For bytes of our own whose digest is kept, never for what comes from outside: keys are not compared.
     Raises `NotJsonError` for what is not JSON at all.
