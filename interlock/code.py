@@ -140,7 +140,7 @@ _PROPOSAL = CodeGroup(
         ErrorCode(
             "OPTION_UNSUPPORTED",
             "Option not supported",
-            "The producer set an option that would be ignored: eta, countdown, expires, link, chain or the like.",
+            "The producer set an option that would be ignored: eta, countdown, expires, link, chain or group.",
             "Leave the option out, and use the proposal's own fields instead.",
         ),
         ErrorCode(
@@ -730,6 +730,12 @@ _SYSTEM = CodeGroup(
             "Ledger closed after an I/O error",
             "The disk answered with an error; what was written cannot be trusted until it is read again.",
             "Check the disk, then restart.",
+        ),
+        ErrorCode(
+            "COMMIT_UNKNOWN",
+            "Commit without an answer",
+            "The ledger was asked to commit and what came of it is not known.",
+            "Read it again; act on nothing that is not found there.",
         ),
         ErrorCode(
             "LEDGER_FORMAT",

@@ -204,3 +204,13 @@ class EventUnknownError(OursToFixError):
         )
         self.event = event
         self.version = version
+
+
+class CommitUnknownError(OursToFixError):
+    """The commit's answer was lost: what it held is either wholly in the ledger or not at all.
+
+    Whoever wrote does not act on it: it reads again and looks for its own nonce.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__("COMMIT_UNKNOWN", message)
