@@ -1,10 +1,10 @@
-"""The ledger's port: append at the version that was judged, read what was appended, and what stands beside it.
+"""The ledger's port: append at the version that was judged, read it, and what stands beside it.
 
 Every rule above it is written once, against this port. It decides nothing; an adapter never judges an event's
 meaning, only its place.
 
-A batch is a set of stream appends in one transaction, each all or none. What spans invocations is serialised by
-the transaction's keys (one writer at a time on SQLite, transaction-scoped advisory locks on PostgreSQL).
+A batch is a set of stream appends in one transaction, each all or none. What spans invocations is serialised
+by the transaction's keys (one writer at a time on SQLite, transaction-scoped advisory locks on PostgreSQL).
 """
 
 from __future__ import annotations
@@ -116,11 +116,11 @@ class Due(NamedTuple):
 
 
 class Append(NamedTuple):
-    """New events of one stream, at the version they were judged at, with what stands beside them afterwards."""
+    """New events of one stream, at the version they were judged at, and what stands beside them then."""
 
     stream: Stream
     expected: int
-    """Version of the stream the judgement was made on; 0 for a new stream, -1 for evidence (no comparison)."""
+    """Version the judgement was made on; 0 for a new stream, -1 for evidence (no comparison)."""
     events: Sequence[NewEvent]
     head: Head | None = None
     """The row after the append; the ledger itself sets version, at_us and a new invocation's accepted_seq."""
@@ -167,7 +167,9 @@ class LedgerView(Protocol):
         """The heads that exist."""
         ...
 
-    def heads_of(self, kind: str, *, phase: str | None = None, session: str | None = None, limit: int) -> list[Head]:
+    def heads_of(
+        self, kind: str, *, phase: str | None = None, session: str | None = None, limit: int
+    ) -> list[Head]:
         """Heads of one kind by order of acceptance (invocations) or id."""
         ...
 
@@ -288,9 +290,9 @@ class Ledger(Protocol):
     def write(
         self, keys: Iterable[str] = (), *, control: bool = False
     ) -> AbstractContextManager[LedgerTransaction]:
-        """A transaction that holds these keys (sorted, taken before the first read); `control` holds the control
-        epoch exclusively instead of sharing it. Raises LedgerUnavailableError (nothing was decided), and
-        CommitUnknownError where the commit's answer was lost."""
+        """A transaction that holds these keys (sorted, taken before the first read); `control` holds the
+        control epoch exclusively instead of sharing it. Raises LedgerUnavailableError (nothing was decided),
+        and CommitUnknownError where the commit's answer was lost."""
         ...
 
     def settings(self) -> Mapping[str, str]:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from interlock.approval import ApprovalNeed, ApprovalSnapshot, Vote
-from interlock.canonical import JsonObject, read_stored
+from interlock.canonical import read_stored
 from interlock.decision import Reason, Verdict
 from interlock.permit import Permit
 from interlock.receipt import SandboxReport, SealedReceipt
@@ -85,12 +85,13 @@ class StoredEvent(NamedTuple):
     def stream(self) -> Stream:
         return Stream(self.kind, self.stream_id)
 
-    def body(self) -> JsonObject:
+    def body(self) -> dict[str, Any]:
         """The payload as a fresh object."""
-        return read_stored(self.payload)
+        value: Any = read_stored(self.payload)
+        return dict(value)
 
 
-# --- payloads of the stream `invocation:<id>` -----------------------------------------------------------------
+# --- payloads of the stream `invocation:<id>` --------------------------------------------------------
 
 
 class ToolInvocationRequested(Word):
@@ -293,7 +294,7 @@ class ReconciliationResolved(Word):
     sealed: SealedReceipt | None = None
 
 
-# --- payloads of other streams --------------------------------------------------------------------------------
+# --- payloads of other streams -----------------------------------------------------------------------
 
 
 class LateOutcomeRecorded(Word):
@@ -410,8 +411,9 @@ class KeyAdded(Word):
 
 
 _MOVING: tuple[type[Word], ...] = (
-    ToolInvocationRequested, ApprovalRequested, ApprovalVoted, ApprovalGranted, ApprovalDenied, ApprovalExpired,
-    DecisionDeferred, PermitReturned, ToolExecutionStarted, ToolResponseRecorded, ToolExecutionCompleted,
+    ToolInvocationRequested, ApprovalRequested, ApprovalVoted, ApprovalGranted, ApprovalDenied,
+    ApprovalExpired, DecisionDeferred, PermitReturned, ToolExecutionStarted, ToolResponseRecorded,
+    ToolExecutionCompleted,
     ToolExecutionFailed, ExecutionAttemptFailed, ExecutionReleased, ExecutionAbandoned, ToolExecutionRejected,
     CancellationRequested, ReconciliationRequired, ReconciliationResolved, SessionOpened, SessionClosed,
 )  # fmt: skip

@@ -1,7 +1,7 @@
 """Named points where a test may kill, hang, delay or fail a process; free when none is set.
 
-Read only when INTERLOCK_TESTING=1. `INTERLOCK_FAULT=<point>:<nth>:<kill|raise|hang|delay>[,…]`; each firing is
-appended to the file INTERLOCK_FAULT_LOG before it takes effect. Never decides anything in the product.
+Read only when INTERLOCK_TESTING=1. `INTERLOCK_FAULT=<point>:<nth>:<kill|raise|hang|delay>[,…]`; each firing
+is appended to the file INTERLOCK_FAULT_LOG before it takes effect. Never decides anything in the product.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class NoFaults:
     """The product's own: nothing ever happens."""
 
     def reach(self, point: str) -> None:
-        return None
+        del point
 
 
 class InjectedFaultError(Exception):
@@ -122,7 +122,9 @@ def faults_from(environment: Mapping[str, str]) -> FaultPoints:
     plan = environment.get("INTERLOCK_FAULT", "")
     if environment.get("INTERLOCK_TESTING") != "1" or not plan:
         return NoFaults()
-    return PlannedFaults(tuple(_parse(item) for item in plan.split(",")), environment.get("INTERLOCK_FAULT_LOG"))
+    return PlannedFaults(
+        tuple(_parse(item) for item in plan.split(",")), environment.get("INTERLOCK_FAULT_LOG")
+    )
 
 
 def _parse(item: str) -> Fault:

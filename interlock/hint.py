@@ -22,7 +22,7 @@ class HintPublisher(Protocol):
     """Puts hints on the pools' queues."""
 
     def publish(self, hints: Sequence[Hint]) -> None:
-        """Publish all, in order; raises BrokerUnavailableError, after which some may have gone out (harmless)."""
+        """Publish all, in order; after a BrokerUnavailableError some may have gone out (harmless)."""
         ...
 
 

@@ -74,7 +74,9 @@ class PermitMismatch(Word):
     detail: str
 
 
-def mismatch(permit: Permit, action: Action, invocation_id: str, verifier: SealVerifier) -> PermitMismatch | None:
+def mismatch(
+    permit: Permit, action: Action, invocation_id: str, verifier: SealVerifier
+) -> PermitMismatch | None:
     """The first thing that is wrong with running this action as this invocation under this permit.
 
     `seal` first: under a signature that is not good, no other field means anything.
@@ -84,5 +86,7 @@ def mismatch(permit: Permit, action: Action, invocation_id: str, verifier: SealV
     if permit.terms.invocation_id != invocation_id:
         return PermitMismatch(field="invocation_id", detail="the permit was minted for another invocation")
     if permit.terms.action_digest != action.digest:
-        return PermitMismatch(field="action", detail="arguments, tool, session, subject or another bound field differ")
+        return PermitMismatch(
+            field="action", detail="arguments, tool, session, subject or another bound field differ"
+        )
     return None

@@ -1,4 +1,4 @@
-"""Projection: ToolState kept up to date from the log, and the replayer that folds it anew without running anything.
+"""Projection: ToolState kept up to date from the log, and the replayer that folds it anew.
 
 Nothing here executes a tool, and nothing that decides reads a projection.
 """
@@ -50,7 +50,7 @@ class Projection(Protocol):
         ...
 
     def store(self, before: Checkpoint, after: Checkpoint, records: Sequence[ToolInvocationRecord]) -> bool:
-        """Store records and checkpoint together if the checkpoint still is `before`; False: somebody else did."""
+        """Store records and checkpoint together if the checkpoint still is `before`; else False."""
         ...
 
     def state(self, session: str) -> ToolState:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import Field
+
 from interlock.canonical import digest_of
 from interlock.seal import Seal
 from interlock.word import FrozenValue, Word
@@ -47,11 +49,11 @@ class Receipt(Word):
     duration_ms: int
     tier: str
     timestamp_us: int
-    metrics: FrozenValue = {}
+    metrics: FrozenValue = Field(default_factory=dict)
     attempt: int
     permit_digest: str
     sandbox: SandboxReport = SandboxReport()
-    resources: FrozenValue = {}
+    resources: FrozenValue = Field(default_factory=dict)
     truncated: tuple[str, ...] = ()
     worker: str = ""
 
@@ -70,7 +72,7 @@ class Success(Word):
     invocation_id: str
     output: FrozenValue
     exit_code: int | None
-    metadata: FrozenValue = {}
+    metadata: FrozenValue = Field(default_factory=dict)
 
 
 class Failure(Word):

@@ -112,7 +112,7 @@ def seal_batch(signer: Signer, purpose: Purpose, digests: Sequence[str]) -> list
 
 
 class SealVerifier:
-    """Checks seals for one purpose; remembers the last roots found good, so a batch costs one verification."""
+    """Checks seals for one purpose; remembers roots found good, so a batch costs one verification."""
 
     def __init__(self, keys: KeyRing, purpose: Purpose, roots_max: int = 256) -> None:
         self._keys = keys

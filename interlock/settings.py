@@ -65,7 +65,7 @@ APPROVAL_HOURS: Mapping[Tier, int] = MappingProxyType(
 
 
 def settings_from(environment: Mapping[str, str]) -> Settings:
-    """Settings with what the environment overrides; raises ValueError naming a variable that is no whole number."""
+    """Settings with what the environment overrides; a ValueError names a variable that is no whole number."""
     given = {field.name: environment.get(f"INTERLOCK_{field.name.upper()}") for field in fields(Settings)}
     values: dict[str, int] = {}
     for name, text in given.items():

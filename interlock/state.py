@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from interlock.canonical import JsonObject, canonical, sha256_hex
+from interlock.canonical import Json, JsonObject, canonical, sha256_hex
 from interlock.event import EVENT_TYPES, StoredEvent, StreamKind
 
 REDUCER_VERSION = 1
@@ -54,7 +54,12 @@ _MOVES: dict[str, dict[str, str]] = {
     "ApprovalVoted": {"awaiting_approval": "awaiting_approval"},
     "ApprovalDenied": {"awaiting_approval": "awaiting_approval"},
     "ApprovalExpired": {"awaiting_approval": "awaiting_approval"},
-    "ApprovalGranted": {"deciding": "queued", "awaiting_approval": "queued", "queued": "queued", "retry_wait": "queued"},
+    "ApprovalGranted": {
+        "deciding": "queued",
+        "awaiting_approval": "queued",
+        "queued": "queued",
+        "retry_wait": "queued",
+    },
     "PermitReturned": {"queued": "deciding", "retry_wait": "deciding"},
     "ToolExecutionRejected": {"deciding": "done", "awaiting_approval": "done", "queued": "done"},
     "ToolExecutionStarted": {"queued": "running", "retry_wait": "running"},
@@ -68,7 +73,14 @@ _MOVES: dict[str, dict[str, str]] = {
     "ReconciliationResolved": {"reconciliation_required": "done"},
     "CancellationRequested": {
         phase: phase
-        for phase in ("deciding", "awaiting_approval", "queued", "running", "retry_wait", "reconciliation_required")
+        for phase in (
+            "deciding",
+            "awaiting_approval",
+            "queued",
+            "running",
+            "retry_wait",
+            "reconciliation_required",
+        )
     },
 }
 
@@ -81,9 +93,11 @@ LEGAL_MOVES: Mapping[str, Mapping[str, str]] = MappingProxyType(
 def next_phase(phase: str, event_type: str, *, started: bool = False) -> str | None:
     """The phase after this event, or None where the move is illegal.
 
-    `started` says whether a claim ever stood: before the first one the end is a rejection, after it a failure.
+    `started` says whether a claim ever stood: before the first the end is a rejection, after it a failure.
     """
-    if (event_type == "ToolExecutionRejected" and started) or (event_type == "ToolExecutionFailed" and not started):
+    if (event_type == "ToolExecutionRejected" and started) or (
+        event_type == "ToolExecutionFailed" and not started
+    ):
         return None
     moves = LEGAL_MOVES.get(event_type)
     return None if moves is None else moves.get(phase)
@@ -150,9 +164,7 @@ class ToolInvocationRecord:
     output_summary: str | None = None
 
     def to_json(self) -> JsonObject:
-        value = asdict(self)
-        value["approvers"] = list(self.approvers)
-        return value
+        return {**asdict(self), "approvers": list(self.approvers)}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> ToolInvocationRecord:
@@ -172,7 +184,9 @@ class ToolState:
 
     def to_bytes(self) -> bytes:
         """Canonical bytes; equal states have equal bytes."""
-        return canonical({"session": self.session, "records": [record.to_json() for record in self.records]})
+        records: list[Json] = [record.to_json() for record in self.records]
+        value: JsonObject = {"session": self.session, "records": records}
+        return canonical(value)
 
     @property
     def digest(self) -> str:
@@ -206,7 +220,7 @@ class DefaultToolReducer:
             raise IllegalMoveError(str(event.stream), event.version, before, event.type)
         if record is None:
             return _requested(event)
-        changes = _CHANGES[event.type](record, event, event.body())
+        changes = _CHANGES[event.type](Move(record, event, event.body()))
         return replace(record, version=event.version, phase=after, **changes)
 
     @staticmethod
@@ -244,7 +258,15 @@ def _requested(event: StoredEvent) -> ToolInvocationRecord:
 Changes = dict[str, Any]
 
 
-def _nothing(record: ToolInvocationRecord, event: StoredEvent, body: JsonObject) -> Changes:
+class Move(NamedTuple):
+    """One legal move: the record it meets, the event, and the event's payload."""
+
+    record: ToolInvocationRecord
+    event: StoredEvent
+    body: dict[str, Any]
+
+
+def _nothing(_move: Move) -> Changes:
     return {}
 
 
@@ -252,24 +274,26 @@ def _reasoned(reason: Mapping[str, Any]) -> Changes:
     return {"reason_code": reason["code"], "reason": reason["sentence"]}
 
 
-def _deferred(record: ToolInvocationRecord, event: StoredEvent, body: JsonObject) -> Changes:
-    return _reasoned(body["reasons"][0]) if body["reasons"] else {}
+def _deferred(move: Move) -> Changes:
+    return _reasoned(move.body["reasons"][0]) if move.body["reasons"] else {}
 
 
-def _parked(record: ToolInvocationRecord, event: StoredEvent, body: JsonObject) -> Changes:
-    reasons = body["snapshot"]["reasons"]
+def _parked(move: Move) -> Changes:
+    reasons = move.body["snapshot"]["reasons"]
     return {"votes": 0, "approvers": (), **(_reasoned(reasons[0]) if reasons else {})}
 
 
-def _voted(record: ToolInvocationRecord, event: StoredEvent, body: JsonObject) -> Changes:
-    return {"votes": record.votes + 1, "approvers": (*record.approvers, body["vote"]["approver"])}
-
-
-def _granted(record: ToolInvocationRecord, event: StoredEvent, body: JsonObject) -> Changes:
-    from_digest = body["permit"]["terms"]
+def _voted(move: Move) -> Changes:
     return {
-        "granted_by": body["by"],
-        "permit_digest": _permit_digest(from_digest),
+        "votes": move.record.votes + 1,
+        "approvers": (*move.record.approvers, move.body["vote"]["approver"]),
+    }
+
+
+def _granted(move: Move) -> Changes:
+    return {
+        "granted_by": move.body["by"],
+        "permit_digest": _permit_digest(move.body["permit"]["terms"]),
         "reason_code": None,
         "reason": None,
     }
@@ -291,24 +315,26 @@ def _permit_digest(terms: Mapping[str, Any]) -> str:
     )
 
 
-def _denied(record: ToolInvocationRecord, event: StoredEvent, body: JsonObject) -> Changes:
-    return {"reason_code": "APPROVAL_DENIED", "reason": body["reason"]}
+def _denied(move: Move) -> Changes:
+    return {"reason_code": "APPROVAL_DENIED", "reason": move.body["reason"]}
 
 
-def _expired(record: ToolInvocationRecord, event: StoredEvent, body: JsonObject) -> Changes:
+def _expired(_move: Move) -> Changes:
     return {"reason_code": "APPROVAL_EXPIRED", "reason": "nobody answered in time"}
 
 
-def _returned(record: ToolInvocationRecord, event: StoredEvent, body: JsonObject) -> Changes:
-    return {"granted_by": None, "permit_digest": None, **_reasoned(body["reason"])}
+def _returned(move: Move) -> Changes:
+    return {"granted_by": None, "permit_digest": None, **_reasoned(move.body["reason"])}
 
 
-def _started(record: ToolInvocationRecord, event: StoredEvent, body: JsonObject) -> Changes:
+def _started(move: Move) -> Changes:
     return {
         "status": Status.STARTED.value,
-        "started_at_us": record.started_at_us if record.started_at_us is not None else event.at_us,
-        "attempt": body["attempt"],
-        "nonce": body["nonce"],
+        "started_at_us": move.record.started_at_us
+        if move.record.started_at_us is not None
+        else move.event.at_us,
+        "attempt": move.body["attempt"],
+        "nonce": move.body["nonce"],
         "reason_code": None,
         "reason": None,
     }
@@ -325,51 +351,60 @@ def _receipted(sealed: Mapping[str, Any] | None) -> Changes:
     }
 
 
-def _completed(record: ToolInvocationRecord, event: StoredEvent, body: JsonObject) -> Changes:
-    return {"status": Status.COMPLETED.value, "completed_at_us": event.at_us, "nonce": None, **_receipted(body["sealed"])}
-
-
-def _failed(record: ToolInvocationRecord, event: StoredEvent, body: JsonObject) -> Changes:
+def _completed(move: Move) -> Changes:
     return {
-        "status": Status.FAILED.value,
-        "completed_at_us": event.at_us,
+        "status": Status.COMPLETED.value,
+        "completed_at_us": move.event.at_us,
         "nonce": None,
-        **_reasoned(body["failure"]),
-        **_receipted(body["sealed"]),
+        **_receipted(move.body["sealed"]),
     }
 
 
-def _attempt_failed(record: ToolInvocationRecord, event: StoredEvent, body: JsonObject) -> Changes:
-    return {"nonce": None, **_reasoned(body["failure"])}
+def _failed(move: Move) -> Changes:
+    return {
+        "status": Status.FAILED.value,
+        "completed_at_us": move.event.at_us,
+        "nonce": None,
+        **_reasoned(move.body["failure"]),
+        **_receipted(move.body["sealed"]),
+    }
 
 
-def _released(record: ToolInvocationRecord, event: StoredEvent, body: JsonObject) -> Changes:
-    return {"nonce": None, "attempt": max(0, record.attempt - 1), **_reasoned(body["reason"])}
+def _attempt_failed(move: Move) -> Changes:
+    return {"nonce": None, **_reasoned(move.body["failure"])}
 
 
-def _abandoned(record: ToolInvocationRecord, event: StoredEvent, body: JsonObject) -> Changes:
-    return {"nonce": None, **_reasoned(body["reason"])}
+def _released(move: Move) -> Changes:
+    return {"nonce": None, "attempt": max(0, move.record.attempt - 1), **_reasoned(move.body["reason"])}
 
 
-def _rejected(record: ToolInvocationRecord, event: StoredEvent, body: JsonObject) -> Changes:
-    return {"status": Status.REJECTED.value, "completed_at_us": event.at_us, **_reasoned(body["reason"])}
+def _abandoned(move: Move) -> Changes:
+    return {"nonce": None, **_reasoned(move.body["reason"])}
 
 
-def _cancelling(record: ToolInvocationRecord, event: StoredEvent, body: JsonObject) -> Changes:
+def _rejected(move: Move) -> Changes:
+    return {
+        "status": Status.REJECTED.value,
+        "completed_at_us": move.event.at_us,
+        **_reasoned(move.body["reason"]),
+    }
+
+
+def _cancelling(_move: Move) -> Changes:
     return {"cancel_requested": True}
 
 
-def _unknown_outcome(record: ToolInvocationRecord, event: StoredEvent, body: JsonObject) -> Changes:
-    return {"nonce": None, **_reasoned(body["reason"]), **_receipted(body["sealed"])}
+def _unknown_outcome(move: Move) -> Changes:
+    return {"nonce": None, **_reasoned(move.body["reason"]), **_receipted(move.body["sealed"])}
 
 
-def _resolved(record: ToolInvocationRecord, event: StoredEvent, body: JsonObject) -> Changes:
-    executed = body["verdict"] == "executed"
+def _resolved(move: Move) -> Changes:
+    executed = move.body["verdict"] == "executed"
     return {
         "status": (Status.COMPLETED if executed else Status.FAILED).value,
-        "completed_at_us": event.at_us,
-        "reason": body["reason"],
-        **_receipted(body["sealed"]),
+        "completed_at_us": move.event.at_us,
+        "reason": move.body["reason"],
+        **_receipted(move.body["sealed"]),
     }
 
 

@@ -1,6 +1,6 @@
 """The public stream of events: its entry, and the port that writes and reads it.
 
-A derived feed of the ledger: an entry carries ids, type, phase and digests, never a body. Losing it loses nothing.
+A derived feed of the ledger: an entry carries ids, type and digests, never a body. Losing it loses nothing.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class EventStream(Protocol):
         ...
 
     def publish(self, entries: Sequence[StreamEntry], *, after: int) -> int:
-        """Append entries if the last one has seq `after`; returns the stream's last seq afterwards (other than
-        the last entry's when nothing was appended). Entries are dense and in order."""
+        """Append entries if the last one has seq `after`; returns the stream's last seq afterwards (other
+        than the last entry's when nothing was appended). Entries are dense and in order."""
         ...
 
     def restart(self, *, after: int) -> None:
