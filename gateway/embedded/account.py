@@ -20,9 +20,12 @@ from gateway.embedded.error import AccountError, UnreachableError
 DEFAULT_UID = 23917
 UID_MAX = 2**31 - 1
 UMASK = 0o077
+OTHER_ACCOUNT = "set INTERLOCK_UID to a number that this user namespace has, or start as an ordinary user"
 #: Once imported, such a module may hold descriptors, threads or settings that were made as root.
 TOO_LATE = frozenset({"celery", "kombu", "redis", "sqlalchemy", "sqlite3", "psycopg", "billiard"})
-KEPT_NAMES = frozenset({"PATH", "LANG", "LANGUAGE", "TZ", "TERM", "COLORTERM", "COLUMNS", "LINES", "NO_COLOR"})
+KEPT_NAMES = frozenset(
+    {"PATH", "LANG", "LANGUAGE", "TZ", "TERM", "COLORTERM", "COLUMNS", "LINES", "NO_COLOR"}
+)
 KEPT_PREFIXES = ("INTERLOCK_", "LC_")
 
 
@@ -43,8 +46,7 @@ def wanted_uid(environment: Mapping[str, str]) -> int:
     text = environment.get("INTERLOCK_UID", str(DEFAULT_UID))
     if not text.isascii() or not text.isdigit() or not 0 < int(text) <= UID_MAX:
         raise AccountError(
-            f"INTERLOCK_UID is {text!r}, not the number of an unprivileged account",
-            f"set it to a number from 1 to {UID_MAX}, or leave it unset for {DEFAULT_UID}",
+            f"INTERLOCK_UID is {text!r}, not the number of an unprivileged account (1 to {UID_MAX})"
         )
     return int(text)
 
@@ -60,7 +62,7 @@ def settle_account(directory: DataDirectory, environment: Mapping[str, str]) -> 
     if started_as == 0:
         _drop(directory, environment)
     elif os.getuid() != started_as:
-        raise AccountError("real and effective account differ", "start it without set-id bits")
+        raise AccountError("real and effective account differ: it was started with set-id bits")
     os.umask(UMASK)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would hold the signing key
     kernel.forbid_new_privileges()
@@ -104,10 +106,7 @@ def first_unreachable(paths: Iterable[Path], uid: int) -> tuple[Path, Path] | No
         answer = pipe.read()
     _, status = os.waitpid(child, 0)
     if os.waitstatus_to_exitcode(status) != 0:
-        raise AccountError(
-            f"the account {uid} cannot be taken on here",
-            "set INTERLOCK_UID to a number that exists in this user namespace, or start as an ordinary user",
-        )
+        raise AccountError(f"the account {uid} cannot be taken on here; {OTHER_ACCOUNT}")
     if not answer:
         return None
     folder, _, wanted = answer.partition(b"\0")
@@ -118,9 +117,7 @@ def _drop(directory: DataDirectory, environment: Mapping[str, str]) -> None:
     uid = wanted_uid(environment)
     late = sorted(TOO_LATE & set(sys.modules))
     if late:
-        raise AccountError(
-            f"{', '.join(late)} was imported while still root", "settle the account before any store is imported"
-        )
+        raise AccountError(f"{', '.join(late)} was imported before root was given up")
     hand_over(directory.path, uid)
     blocked = first_unreachable((directory.path, *needed_paths()), uid)
     if blocked is not None:
@@ -140,8 +137,7 @@ def _become(uid: int) -> None:
         os.setresuid(uid, uid, uid)
     except OSError as error:
         raise AccountError(
-            f"the account {uid} cannot be taken on: {error.strerror}",
-            "set INTERLOCK_UID to a number that exists in this user namespace, or start as an ordinary user",
+            f"the account {uid} cannot be taken on ({error.strerror}); {OTHER_ACCOUNT}"
         ) from error
 
 
@@ -152,7 +148,7 @@ def _prove_dropped(uid: int) -> None:
     except PermissionError:
         if os.getresuid() == (uid, uid, uid) and os.getresgid() == (uid, uid, uid) and not os.getgroups():
             return
-    raise AccountError("root could be taken back after it was given up", "start it as an ordinary user")
+    raise AccountError("root could be taken back after it was given up")
 
 
 def _answer_as(uid: int, paths: Iterable[Path], writing: int) -> None:

@@ -5,6 +5,7 @@ It makes folders and takes the start lock. It never opens the ledger, the views 
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import json
@@ -18,13 +19,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from gateway.embedded import kernel
-from gateway.embedded.error import DataDirectoryError, InUseError
+from gateway.embedded.error import DataDirectoryError
+from interlock.errors import AlreadyRunningError
 
 LAYOUT_VERSION = 1
 SOCKET_PATH_BYTES_MAX = 107  # sun_path holds 108, the closing zero included
 #: A socket's path also stands in URLs; one with other characters gets a short folder of its own instead.
 PLAIN_PATH = re.compile(r"[A-Za-z0-9/._+-]+\Z")
 UNUSABLE_CHARACTERS = re.compile(r"[\x00-\x1f\x7f?#]")
+EMPTY_NAMES = frozenset({"lost+found"})  # what a fresh file system holds
 SHORT_FOLDERS = Path("/tmp")
 ORPHAN_WAIT_SECONDS = 5.0  # processes of a killed start hold the lock until they are gone
 LOCK_POLL_SECONDS = 0.005
@@ -71,9 +74,7 @@ class DataDirectory:
         """The directory at `path`; DataDirectoryError when its name cannot stand in a database URL."""
         absolute = Path(os.path.abspath(path))
         if UNUSABLE_CHARACTERS.search(str(absolute)):
-            raise DataDirectoryError(
-                absolute, "has a character in its name that a database URL cannot hold", "rename it"
-            )
+            raise DataDirectoryError(absolute, "has a character in its name that a database URL cannot hold")
         return cls(absolute)
 
     @property
@@ -199,24 +200,16 @@ def hand_over(path: Path, uid: int) -> None:
     something and belongs to somebody else.
     """
     _make_parents(path.parent)
-    try:
+    with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o700)
-    except FileExistsError:
-        pass
     # A descriptor, not the name again: nobody can put a link in its place in between.
     descriptor = _open_folder(path)
     try:
         owner = os.fstat(descriptor).st_uid
         if owner == uid:
             return
-        if os.listdir(descriptor):
-            raise DataDirectoryError(
-                path,
-                f"belongs to the account {owner} and is not empty, so it is not handed to {uid}",
-                f"start as account {owner}, set INTERLOCK_UID={owner}, or choose another --data directory"
-                if owner
-                else "choose an empty or a new --data directory",
-            )
+        if set(os.listdir(descriptor)) - EMPTY_NAMES:
+            raise DataDirectoryError(path, _foreign(owner, uid))
         os.fchown(descriptor, uid, uid)
         os.fchmod(descriptor, 0o700)
     finally:
@@ -277,7 +270,7 @@ class StartLock:
 
     @classmethod
     def take(cls, directory: DataDirectory, wait_seconds: float = ORPHAN_WAIT_SECONDS) -> StartLock:
-        """Take the lock; InUseError at once when its owner lives.
+        """Take the lock; AlreadyRunningError at once when its owner lives.
 
         When the owner is dead, what it left behind is about to end: that is waited for, `wait_seconds` long.
         """
@@ -317,7 +310,7 @@ def _lock_or_refuse(descriptor: int, path: Path, deadline: float) -> None:
         except BlockingIOError:
             owner = _living_owner(descriptor)
             if owner is not None or time.monotonic() >= deadline:
-                raise InUseError(path, owner) from None
+                raise AlreadyRunningError(str(path), owner) from None
             pause.wait(LOCK_POLL_SECONDS)
         else:
             return
@@ -337,19 +330,36 @@ def _refuse_unless_ours(directory: DataDirectory) -> None:
     path = directory.path
     owner = path.stat().st_uid
     if owner != os.geteuid():
-        raise DataDirectoryError(
-            path, f"belongs to the account {owner}, not to {os.geteuid()}", f"start as account {owner}"
-        )
+        raise DataDirectoryError(path, _foreign(owner, os.geteuid()))
     if directory.layout.exists():
         version = layout_version(directory)
         if version != LAYOUT_VERSION:
             raise DataDirectoryError(
                 path,
-                f"has the layout version {version}, this program knows {LAYOUT_VERSION}",
-                "use the program that made it, or export and import",
+                f"has the layout version {version}, and this program knows only {LAYOUT_VERSION}",
             )
-    elif not set(os.listdir(path)) <= {directory.start_lock.name, *(f.name for f in _folders(directory))}:
-        raise DataDirectoryError(path, "holds files that are not ours", "choose an empty or a new directory")
+    elif any(not _is_known(directory, name) for name in os.listdir(path)):
+        raise DataDirectoryError(path, "holds files that are not ours: name an empty or a new directory")
+
+
+def _is_known(directory: DataDirectory, name: str) -> bool:
+    """Whether `name` may lie in a directory whose layout file was never finished."""
+    files = (
+        directory.ledger,
+        directory.ledger_lock,
+        directory.views,
+        directory.anchors,
+        directory.start_lock,
+    )
+    names = {known.name for known in (*files, *_folders(directory))} | EMPTY_NAMES
+    return name in names or name.startswith(
+        (f".{directory.layout.name}.", *(f"{f.name}-" for f in files[:3:2]))
+    )
+
+
+def _foreign(owner: int, uid: int) -> str:
+    other = f"; start as {owner}, or with INTERLOCK_UID={owner}" if owner else "; name an empty or a new one"
+    return f"belongs to the account {owner}, not to {uid}, and is not empty{other}"
 
 
 def _refuse_network_filesystem(path: Path) -> None:
@@ -358,7 +368,7 @@ def _refuse_network_filesystem(path: Path) -> None:
         raise DataDirectoryError(
             path,
             f"lies on a network file system ({name}), where locks and syncs do not hold",
-            "choose a directory on a local disk",
+            code="DATA_ON_NETWORK_FS",
         )
 
 
@@ -382,9 +392,7 @@ def _make_short_folder(directory: DataDirectory) -> None:
     except FileExistsError:
         found = folder.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-            raise DataDirectoryError(
-                folder, "is needed for sockets and is not private to us", "choose a shorter --data directory"
-            ) from None
+            raise DataDirectoryError(folder, "is needed for sockets and is not private to us") from None
     write_atomically(directory.run / "short-folder.json", {"path": str(folder)})
 
 
@@ -400,6 +408,6 @@ def _open_folder(path: Path) -> int:
     try:
         return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except NotADirectoryError as error:
-        raise DataDirectoryError(path, "is no directory, or a link", "name the directory itself") from error
+        raise DataDirectoryError(path, "is no directory, or a link to one") from error
     except OSError as error:
-        raise DataDirectoryError(path, f"cannot be opened: {error.strerror}", "choose another") from error
+        raise DataDirectoryError(path, f"cannot be opened: {error.strerror}") from error

@@ -1,0 +1,59 @@
+"""What the tree knows of one role: its process now, when it may start again, and how often it had to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gateway.embedded.role import Role
+
+BACKOFF_FIRST_SECONDS = 0.1
+BACKOFF_SECONDS_MAX = 5.0
+STEADY_SECONDS = 10.0  # a process that lived this long earns an immediate restart again
+
+
+def backoff_seconds(failures_in_a_row: int) -> float:
+    """How long to wait before the next start: not at all after the first failure, then doubling."""
+    if failures_in_a_row <= 1:
+        return 0.0
+    return min(BACKOFF_SECONDS_MAX, BACKOFF_FIRST_SECONDS * 2.0 ** (min(failures_in_a_row, 32) - 2))
+
+
+@dataclass(slots=True)
+class Member:
+    """One role and its present process. Times are those of the monotonic clock."""
+
+    role: Role
+    pid: int | None = None
+    ready_descriptor: int | None = None  # open until the process is ready or gone
+    is_ready: bool = False
+    started_at: float = 0.0
+    start_at: float | None = None  # due to be started then; None while it runs, or is to stay away
+    kill_at: float | None = None  # asked to stop, killed then
+    restarts: int = 0
+    failures_in_a_row: int = 0
+    last_exit: int | None = None  # negative: the signal that ended it
+
+    def note_start(self, pid: int, ready_descriptor: int, now: float) -> None:
+        """It runs, and is not ready yet."""
+        self.pid, self.ready_descriptor = pid, ready_descriptor
+        self.started_at, self.start_at, self.is_ready = now, None, False
+
+    def note_end(self, exit_code: int, now: float, again: bool) -> None:
+        """Its process is gone; `again` says whether it is to be started anew."""
+        self.pid, self.is_ready, self.kill_at, self.last_exit = None, False, None, exit_code
+        lived_long = now - self.started_at >= STEADY_SECONDS
+        self.failures_in_a_row = 1 if lived_long else self.failures_in_a_row + 1
+        self.start_at = now + backoff_seconds(self.failures_in_a_row) if again else None
+        if again:
+            self.restarts += 1
+
+    def describe(self) -> dict[str, object]:
+        """What `status` shows of it."""
+        return {
+            "name": self.role.name,
+            "pid": self.pid,
+            "ready": self.is_ready,
+            "essential": self.role.essential,
+            "restarts": self.restarts,
+            "last_exit": self.last_exit,
+        }
