@@ -168,17 +168,21 @@ _DECODER = json.JSONDecoder(
 )
 
 
-def read_stored(data: bytes) -> Json:
-    """The value of bytes that `canonical` wrote; `canonical(read_stored(data)) == data`.
+def read_stored(data: bytes) -> JsonObject:
+    """The object of bytes that `canonical` wrote; `canonical(read_stored(data)) == data`.
 
     For bytes of our own whose digest is kept, never for what comes from outside: keys are not compared.
-    Raises `NotJsonError` for what is not JSON at all.
+    Raises `NotJsonError` for what is no JSON object at all.
     """
     try:
         value: Json = orjson.loads(data)
     except orjson.JSONDecodeError as error:
         raise NotJsonError("JSON_SYNTAX", str(error)) from None
-    return _doubles_restored(value) if _LONG_DIGITS.search(data) else value
+    if not isinstance(value, dict):
+        raise NotJsonError("JSON_TYPE", "what was stored is no object")
+    if _LONG_DIGITS.search(data):
+        return {key: _doubles_restored(item) for key, item in value.items()}
+    return value
 
 
 # A double of 2^53 and above is written without a point, and must come back as a double.

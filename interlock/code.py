@@ -140,7 +140,7 @@ _PROPOSAL = CodeGroup(
         ErrorCode(
             "OPTION_UNSUPPORTED",
             "Option not supported",
-            "The producer set an option that would be ignored: eta, countdown, expires, link, chain or group.",
+            "An option that would be ignored was set: eta, countdown, expires, link, chain or group.",
             "Leave the option out, and use the proposal's own fields instead.",
         ),
         ErrorCode(

@@ -1,0 +1,1 @@
+"""Vendors that the words need, each behind a port named for our need."""
