@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.support.process import TOKEN_VARIABLE, processes_with_token
 from tests.support.system import require_system_package
@@ -21,8 +22,11 @@ LEFTOVERS = pytest.StashKey[dict[int, str]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Give the run its token: whatever it starts inherits it."""
+    """Give the run its token, which whatever it starts inherits; make every random failure repeatable."""
     config.stash[TOKEN] = os.environ[TOKEN_VARIABLE] = uuid.uuid4().hex
+    # No time limit an example: two busy cores are no fault of the code. pytest's own limit stands.
+    settings.register_profile("interlock", deadline=None, print_blob=True)
+    settings.load_profile("interlock")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

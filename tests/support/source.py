@@ -12,7 +12,6 @@ MADE_HERE = frozenset(
     (
         ".git",
         ".venv",
-        ".interlock",
         "__pycache__",
         ".mypy_cache",
         ".ruff_cache",
