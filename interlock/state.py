@@ -6,12 +6,13 @@ The state machine is drawn in `docs/architecture.md`; everything else cites this
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from interlock.canonical import Json, JsonObject, canonical, sha256_hex
+from interlock.errors import NotJsonError
 from interlock.event import EVENT_TYPES, StoredEvent, StreamKind
 
 REDUCER_VERSION = 1
@@ -119,6 +120,14 @@ class UnknownEventError(Exception):
         self.stream, self.version, self.event_type = stream, version, event_type
 
 
+class UnreadableEventError(Exception):
+    """An event of a known type whose payload does not hold what its type promises."""
+
+    def __init__(self, stream: str, version: int, event_type: str) -> None:
+        super().__init__(f"the payload of {event_type} at version {version} of {stream} cannot be read")
+        self.stream, self.version, self.event_type = stream, version, event_type
+
+
 @dataclass(frozen=True, slots=True)
 class ToolInvocationRecord:
     """Everything the events of one invocation add up to."""
@@ -164,11 +173,17 @@ class ToolInvocationRecord:
     output_summary: str | None = None
 
     def to_json(self) -> JsonObject:
-        return {**asdict(self), "approvers": list(self.approvers)}
+        # Flat but for one field, so no deep copy is needed: this is written for every folded event.
+        value = {name: getattr(self, name) for name in _RECORD_FIELDS}
+        value["approvers"] = list(self.approvers)
+        return value
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> ToolInvocationRecord:
         return cls(**{**value, "approvers": tuple(value["approvers"])})
+
+
+_RECORD_FIELDS = tuple(field.name for field in fields(ToolInvocationRecord))
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,12 +220,16 @@ class DefaultToolReducer:
     """The reducer that the product folds with: strict about versions and moves."""
 
     def apply(self, record: ToolInvocationRecord | None, event: StoredEvent) -> ToolInvocationRecord | None:
-        """Raises IllegalMoveError and UnknownEventError; an event already folded changes nothing."""
+        """The record after the event; an event already folded changes nothing.
+
+        Raises IllegalMoveError, UnknownEventError and UnreadableEventError.
+        """
         if event.kind != StreamKind.INVOCATION.value:
             return record
         if record is not None and event.version <= record.version:
             return record
-        if event.type not in EVENT_TYPES:
+        known = EVENT_TYPES.get(event.type)
+        if known is None or event.format > known.format:
             return self._unknown(record, event)
         before = NEW if record is None else record.phase
         started = record is not None and record.status != Status.REQUESTED.value
@@ -218,9 +237,12 @@ class DefaultToolReducer:
         expected = 1 if record is None else record.version + 1
         if after is None or event.version != expected:
             raise IllegalMoveError(str(event.stream), event.version, before, event.type)
-        if record is None:
-            return _requested(event)
-        changes = _CHANGES[event.type](Move(record, event, event.body()))
+        try:
+            if record is None:
+                return _requested(event)
+            changes = _CHANGES[event.type](Move(record, event, event.body()))
+        except (KeyError, TypeError, IndexError, NotJsonError) as error:
+            raise UnreadableEventError(str(event.stream), event.version, event.type) from error
         return replace(record, version=event.version, phase=after, **changes)
 
     @staticmethod
