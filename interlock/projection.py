@@ -9,7 +9,19 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from interlock.event import StoredEvent, StreamKind
-from interlock.state import REDUCER_VERSION, DefaultToolReducer, ToolInvocationRecord, ToolReducer, ToolState
+from interlock.state import (
+    REDUCER_VERSION,
+    DefaultToolReducer,
+    IllegalMoveError,
+    Phase,
+    ToolInvocationRecord,
+    ToolReducer,
+    ToolState,
+    UnknownEventError,
+    UnreadableEventError,
+)
+
+CACHED_RECORDS_MAX = 20_000
 
 
 class Checkpoint(NamedTuple):
@@ -20,6 +32,18 @@ class Checkpoint(NamedTuple):
     epoch: int
     reducer_version: int
     incarnation: str
+    hash: str = ""
+    """Chain hash of the last folded event, "" before the first."""
+
+
+class StoppedSession(NamedTuple):
+    """A session whose events can no longer be folded: its records stay as they were before `seq`."""
+
+    session: str
+    seq: int
+    code: str
+    """`EVENT_UNKNOWN`, `EVENT_INVALID` or `ILLEGAL_MOVE`."""
+    detail: str
 
 
 class GapError(Exception):
@@ -39,7 +63,10 @@ class ForkError(Exception):
 
 
 class Projection(Protocol):
-    """Where a projection's records and its checkpoint live, stored in one transaction."""
+    """Where a projection's records and its checkpoint live, stored in one transaction.
+
+    Every method raises RetryLaterError where the store cannot be reached now; nothing was stored then.
+    """
 
     def checkpoint(self) -> Checkpoint:
         """The stored checkpoint; seq 0 for a new projection."""
@@ -49,8 +76,23 @@ class Projection(Protocol):
         """The stored records of these invocations."""
         ...
 
-    def store(self, before: Checkpoint, after: Checkpoint, records: Sequence[ToolInvocationRecord]) -> bool:
-        """Store records and checkpoint together if the checkpoint still is `before`; else False."""
+    def stopped(self) -> dict[str, StoppedSession]:
+        """The sessions that are no longer folded, by name."""
+        ...
+
+    def store(
+        self,
+        before: Checkpoint,
+        after: Checkpoint,
+        records: Sequence[ToolInvocationRecord],
+        stopped: Sequence[StoppedSession] = (),
+    ) -> bool:
+        """Store records, stops and checkpoint together if the checkpoint still is `before`; False: somebody
+        else did."""
+        ...
+
+    def restart(self, before: Checkpoint, after: Checkpoint) -> bool:
+        """Forget everything and begin at `after`, if the checkpoint still is `before`; else False."""
         ...
 
     def state(self, session: str) -> ToolState:
@@ -63,12 +105,16 @@ class Projection(Protocol):
 
 
 class ToolProjector:
-    """Folds batches of events into a projection, exactly once each, in order."""
+    """Folds batches of events into a projection, exactly once each, in order. Belongs to one thread."""
 
     def __init__(self, projection: Projection, incarnation: str, reducer: ToolReducer | None = None) -> None:
         self._projection = projection
         self._incarnation = incarnation
         self._reducer = reducer or DefaultToolReducer()
+        # What is known of the store as of one checkpoint; worth nothing after any other.
+        self._known_at: Checkpoint | None = None
+        self._open: dict[str, ToolInvocationRecord] = {}
+        self._stopped: dict[str, StoppedSession] = {}
 
     def checkpoint(self) -> Checkpoint:
         """Where the projection stands."""
@@ -77,19 +123,27 @@ class ToolProjector:
     def apply(self, events: Sequence[StoredEvent]) -> Checkpoint | None:
         """Fold events and store; events at or below the checkpoint are passed over.
 
-        Returns the new checkpoint, or None when another projector was faster. Raises GapError on a hole,
-        IllegalMoveError and UnknownEventError as the fold does.
+        Returns the new checkpoint, or None when another projector was faster. Raises GapError on a hole. What
+        cannot be folded (an illegal move, an unknown event that moves state) stops its session only.
         """
         before = self._projection.checkpoint()
         fresh = [event for event in events if event.seq > before.seq]
         if not fresh:
             return before
         self._require_dense(before.seq, fresh)
-        changed = self._fold(fresh)
+        self._know(before)
+        batch = self._fold(fresh)
         after = before._replace(
-            seq=fresh[-1].seq, reducer_version=REDUCER_VERSION, incarnation=self._incarnation
+            seq=fresh[-1].seq,
+            reducer_version=REDUCER_VERSION,
+            incarnation=self._incarnation,
+            hash=fresh[-1].hash,
         )
-        return after if self._projection.store(before, after, changed) else None
+        if not self._projection.store(before, after, list(batch.changed.values()), batch.stopped):
+            self._known_at = None
+            return None
+        self._learn(after, batch)
+        return after
 
     @staticmethod
     def _require_dense(seq: int, events: Sequence[StoredEvent]) -> None:
@@ -97,16 +151,67 @@ class ToolProjector:
             if event.seq != expected:
                 raise GapError(expected, event.seq)
 
-    def _fold(self, events: Sequence[StoredEvent]) -> list[ToolInvocationRecord]:
+    def _know(self, checkpoint: Checkpoint) -> None:
+        if self._known_at == checkpoint:
+            return
+        self._open, self._stopped = {}, self._projection.stopped()
+        self._known_at = checkpoint
+
+    def _learn(self, checkpoint: Checkpoint, batch: _Batch) -> None:
+        self._known_at = checkpoint
+        self._stopped |= {stop.session: stop for stop in batch.stopped}
+        for identity, record in batch.changed.items():
+            self._open.pop(identity, None)
+            if record.phase != Phase.DONE.value:
+                self._open[identity] = record
+        for identity in list(self._open)[: max(0, len(self._open) - CACHED_RECORDS_MAX)]:
+            del self._open[identity]
+
+    def _fold(self, events: Sequence[StoredEvent]) -> _Batch:
         moving = [event for event in events if event.kind == StreamKind.INVOCATION.value]
-        known = self._projection.records({event.stream_id for event in moving})
-        changed: dict[str, ToolInvocationRecord] = {}
+        known = self._records_before(moving)
+        batch = _Batch({}, [])
+        stopped = set(self._stopped)
         for event in moving:
-            before = changed.get(event.stream_id) or known.get(event.stream_id)
-            after = self._reducer.apply(before, event)
+            if event.session in stopped:
+                continue
+            before = batch.changed.get(event.stream_id) or known.get(event.stream_id)
+            try:
+                after = self._reducer.apply(before, event)
+            except (IllegalMoveError, UnknownEventError, UnreadableEventError) as error:
+                stopped.add(event.session)
+                batch.stopped.append(_stop(event, error))
+                continue
             if after is not None:
-                changed[event.stream_id] = after
-        return list(changed.values())
+                batch.changed[event.stream_id] = after
+        return batch
+
+    def _records_before(self, events: Sequence[StoredEvent]) -> dict[str, ToolInvocationRecord]:
+        """Records of the streams that do not begin in this batch: from memory, else from the store."""
+        first: dict[str, int] = {}
+        for event in events:
+            first.setdefault(event.stream_id, event.version)
+        begun = [identity for identity, version in first.items() if version > 1]
+        known = {identity: self._open[identity] for identity in begun if identity in self._open}
+        missing = [identity for identity in begun if identity not in known]
+        return known | self._projection.records(missing) if missing else known
+
+
+class _Batch(NamedTuple):
+    """What one batch of events came to."""
+
+    changed: dict[str, ToolInvocationRecord]
+    stopped: list[StoppedSession]
+
+
+def _stop(
+    event: StoredEvent, error: IllegalMoveError | UnknownEventError | UnreadableEventError
+) -> StoppedSession:
+    if isinstance(error, IllegalMoveError):
+        code = "ILLEGAL_MOVE"
+    else:
+        code = "EVENT_UNKNOWN" if isinstance(error, UnknownEventError) else "EVENT_INVALID"
+    return StoppedSession(event.session, event.seq, code, str(error))
 
 
 class EventReplayer:
@@ -116,23 +221,25 @@ class EventReplayer:
         self._read = read
         self._batch = batch
 
-    def events(self, until_seq: int) -> Iterable[StoredEvent]:
-        """All events up to a sequence number, in order, in bounded memory."""
-        seq = 0
+    def batches(self, until_seq: int, after_seq: int = 0) -> Iterable[Sequence[StoredEvent]]:
+        """Events with after_seq < seq ≤ until_seq, in order, in batches; ends early where the log does."""
+        seq = after_seq
         while seq < until_seq:
             batch = self._read(seq, min(self._batch, until_seq - seq))
             if not batch:
                 return
-            yield from batch
+            yield batch
             seq = batch[-1].seq
 
+    def events(self, until_seq: int) -> Iterable[StoredEvent]:
+        """All events up to a sequence number, in order, in bounded memory."""
+        for batch in self.batches(until_seq):
+            yield from batch
+
     def rebuild(self, projector: ToolProjector, until_seq: int) -> int:
-        """Fold everything into an empty projection; returns how many events were folded."""
+        """Fold everything into an empty projection; returns the sequence number reached."""
         seq = 0
-        while seq < until_seq:
-            batch = self._read(seq, min(self._batch, until_seq - seq))
-            if not batch:
-                break
+        for batch in self.batches(until_seq):
             projector.apply(batch)
             seq = batch[-1].seq
         return seq
