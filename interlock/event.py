@@ -358,6 +358,8 @@ class SessionOpened(Word):
 
     mode: str
     opened_by: str
+    client: str
+    """The only client that may propose in it."""
     implicit: bool = False
     tenant: str = "default"
 

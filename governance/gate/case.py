@@ -32,6 +32,8 @@ class Case:
     asked_mode: str | None
     """A mode the proposal named for itself."""
     session_closed: bool
+    session_foreign: bool
+    """Whether the session belongs to another client."""
     twin: str | None
     """An unresolved invocation of the same action."""
     denied_by: str | None

@@ -74,11 +74,13 @@ class StillWanted:
 
 
 class SessionIsOpen:
-    """The session still takes proposals."""
+    """The session is this client's, and still takes proposals."""
 
     name = "session"
 
     def judge(self, case: Case) -> Verdict:
+        if case.session_foreign:
+            return _refuse(self.name, "SESSION_UNKNOWN", "this client has no such session")
         if case.session_closed:
             return _refuse(self.name, "SESSION_CLOSED", "the session is closed")
         return _pass(self.name)

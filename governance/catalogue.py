@@ -1,0 +1,177 @@
+"""Catalogues: what a contract must satisfy to be registered, and how it comes into the ledger.
+
+Contracts are data; nothing here imports or runs a tool. A contract that breaks a rule is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.resources import files
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from governance.ledger import Append, Head, Ledger, LedgerTransaction
+from interlock.canonical import canonical, parse_json
+from interlock.contract import BUILTIN_CATALOGUE, EffectScope, Executor, Strength, Tool
+from interlock.decision import Reason
+from interlock.event import Stream, StreamKind, ToolRegistered, new_event
+from interlock.schema import check_schema
+from interlock.tier import Tier, floor_of
+
+CATALOGUE_BYTES_MAX = 64 * 1_048_576
+_STRENGTH_TIER = {Strength.NONE: Tier.T0, Strength.K: Tier.T1, Strength.N: Tier.T1}
+
+
+def tool_stream(contract: Tool) -> Stream:
+    """The stream of one tool's contracts."""
+    return Stream(StreamKind.TOOL.value, contract.qualified_name)
+
+
+def contract_reasons(contract: Tool) -> tuple[Reason, ...]:
+    """Every rule of registration that a contract breaks."""
+    return (*_tier_reasons(contract), *_schema_reasons(contract), *_output_reasons(contract))
+
+
+def _tier_reasons(contract: Tool) -> Iterable[Reason]:
+    name, tier = contract.qualified_name, contract.tier
+    floor = floor_of(contract.capabilities, contract.risk)
+    if tier < floor:
+        sentence = (
+            f"{name} declares {tier.value}, below {floor.value}, the floor of its capabilities and risk"
+        )
+        yield Reason(code="TIER_BELOW_FLOOR", sentence=sentence)
+    if tier is Tier.T0 and contract.effect_scope is not EffectScope.NONE:
+        yield Reason(code="TIER_BELOW_FLOOR", sentence=f"{name} declares T0 and an effect")
+    if tier < _STRENGTH_TIER[contract.sandbox.strength] or (tier < Tier.T3 and contract.sandbox.hosts):
+        sentence = f"{name} needs a sandbox that {tier.value} does not have"
+        yield Reason(code="SANDBOX_ABOVE_TIER", sentence=sentence)
+    if tier < Tier.T2 and contract.sandbox.write:
+        yield Reason(code="SANDBOX_ABOVE_TIER", sentence=f"{name} wants to write, which {tier.value} may not")
+
+
+def _schema_reasons(contract: Tool) -> Iterable[Reason]:
+    schemas: tuple[tuple[Literal["parameters", "output"], Any], ...]
+    schemas = (("parameters", contract.parameters), ("output", contract.output))
+    for role, schema in schemas:
+        if schema is None:
+            continue
+        for refusal in check_schema(schema, role=role):
+            sentence = f"{contract.qualified_name}: {role}: {refusal.message}"
+            yield Reason(code=refusal.code, sentence=sentence, pointer=refusal.pointer)
+
+
+def _output_reasons(contract: Tool) -> Iterable[Reason]:
+    """Raw text alone is never a result: an output whose only required property is a string is refused."""
+    schema = contract.output
+    if schema is None:
+        return
+    required = schema.get("required", ())
+    properties = schema.get("properties", {})
+    only = properties.get(required[0], {}) if len(required) == 1 else None
+    free = schema.get("type") == "string" or (isinstance(only, Mapping) and only.get("type") == "string")
+    if free or not required:
+        sentence = f"{contract.qualified_name}: its output must require more than one free string"
+        yield Reason(code="OUTPUT_SCHEMA_FREE_STRING", sentence=sentence)
+
+
+def read_contract(value: Mapping[str, Any], catalogue: str, executor: Executor) -> Tool | Reason:
+    """A contract from its file form; a Reason names what is wrong."""
+    try:
+        return Tool.model_validate({**value, "catalogue": catalogue, "executor": executor})
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = "/" + "/".join(str(part) for part in first["loc"])
+        named = value.get("name")
+        sentence = f"tool {named!r}: {first['msg']}"
+        return Reason(code="CATALOGUE_INVALID", sentence=sentence, pointer=place)
+
+
+def read_catalogue(raw: bytes, catalogue: str) -> tuple[list[Tool], list[Reason]]:
+    """The contracts of a catalogue file (a JSON list, or an object with `tools`), and what was refused.
+
+    Tools of such a file have no code here: they are answered by the deterministic mock. Raises NotJsonError.
+    """
+    value = parse_json(raw, size_bytes_max=CATALOGUE_BYTES_MAX)
+    items = value.get("tools") if isinstance(value, dict) else value
+    if not isinstance(items, list):
+        return [], [Reason(code="CATALOGUE_INVALID", sentence="a catalogue is a list of tools")]
+    read = [
+        read_contract(item, catalogue, Executor.MOCK)
+        if isinstance(item, dict)
+        else Reason(code="CATALOGUE_INVALID", sentence="a tool is an object", pointer=f"/{position}")
+        for position, item in enumerate(items)
+    ]
+    tools = [item for item in read if isinstance(item, Tool)]
+    reasons = [item for item in read if isinstance(item, Reason)]
+    for tool in tools:
+        reasons.extend(contract_reasons(tool))
+    reasons.extend(_duplicates(tools))
+    return tools, reasons
+
+
+def _duplicates(tools: Sequence[Tool]) -> Iterable[Reason]:
+    seen: set[str] = set()
+    for tool in tools:
+        if tool.name in seen:
+            sentence = f"{tool.qualified_name} stands in the catalogue twice"
+            yield Reason(code="DUPLICATE_TOOL", sentence=sentence)
+        seen.add(tool.name)
+
+
+def builtin_tools() -> list[Tool]:
+    """The contracts that ship with the product."""
+    folder = files("interlock") / "builtins"
+    names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".json"))
+    tools: list[Tool] = []
+    for name in names:
+        value = parse_json((folder / name).read_bytes())
+        assert isinstance(value, dict)
+        contract = read_contract(value, BUILTIN_CATALOGUE, Executor.BUILTIN)
+        if isinstance(contract, Reason):
+            raise ValueError(f"{name}: {contract.sentence}")
+        tools.append(contract)
+    return tools
+
+
+def add_tools(
+    ledger: Ledger, tools: Sequence[Tool], *, added_by: str, replace: bool = False
+) -> tuple[list[str], list[Reason]]:
+    """Record contracts, all or none; returns the names that are new or changed, and what was refused.
+
+    The same contract again changes nothing; another one under a taken name is refused unless `replace`.
+    """
+    with ledger.write(["catalogue"], control=True) as transaction:
+        heads = transaction.heads([tool_stream(tool) for tool in tools])
+        fresh = [tool for tool in tools if _digest_of(heads.get(tool_stream(tool))) != tool.digest]
+        taken = [tool for tool in fresh if tool_stream(tool) in heads]
+        if taken and not replace:
+            sentence = "{} is registered already with another contract"
+            return [], [
+                Reason(code="DUPLICATE_TOOL", sentence=sentence.format(tool.qualified_name)) for tool in taken
+            ]
+        _record(transaction, fresh, heads, added_by)
+    return [tool.qualified_name for tool in fresh], []
+
+
+def _digest_of(head: Head | None) -> str | None:
+    return None if head is None else head.contract_digest
+
+
+def _record(
+    transaction: LedgerTransaction, tools: Sequence[Tool], heads: Mapping[Stream, Head], added_by: str
+) -> None:
+    appends = []
+    for tool in tools:
+        stream, digest = tool_stream(tool), tool.digest
+        before = heads.get(stream)
+        payload = ToolRegistered(contract=tool.to_json(), contract_digest=digest)
+        event = new_event(payload, cause=f"operator:{added_by}", actor=added_by)
+        head = Head(
+            stream.kind, stream.id, tool=tool.qualified_name, contract_digest=digest, phase="registered"
+        )
+        appends.append(Append(stream, before.version if before else 0, [event], head=head))
+        transaction.put_contract(digest, canonical(tool.to_json()))
+    if appends:
+        transaction.append(appends)
+        transaction.raise_epoch()

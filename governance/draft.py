@@ -1,0 +1,141 @@
+"""A proposal made ready to be judged: its contract, its schema faults, its digests, its sealed form.
+
+Everything that needs no transaction is done here, before the ledger is locked. Decides nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from governance.ledger import Head
+from governance.sensitive import Sealer, sealed_arguments, sensitive_pointers
+from governance.toolbox import KnownTool
+from interlock.canonical import JsonObject, digest_of, thaw
+from interlock.decision import Reason
+from interlock.event import StreamKind, ToolInvocationRequested
+from interlock.permit import Action
+from interlock.proposal import Proposal
+from interlock.tier import Pool, Tier
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """One proposal with everything about it that no other invocation can change."""
+
+    proposal: Proposal
+    known: KnownTool | None
+    faults: tuple[Reason, ...]
+    requested: ToolInvocationRequested
+    """What will be recorded, but for the deadline, which counts from acceptance."""
+
+
+def draft(proposal: Proposal, known: KnownTool | None, sealer: Sealer) -> Draft:
+    """Make one proposal ready."""
+    arguments = proposal.arguments
+    faults = known.faults(arguments) if known is not None and arguments is not None else ()
+    return Draft(proposal, known, faults, _requested(proposal, known, sealer))
+
+
+def action_of(requested: ToolInvocationRequested) -> Action:
+    """The action that a recorded request is; workers rebuild it from what they are about to run."""
+    return Action(
+        tenant=requested.tenant,
+        client=requested.client,
+        subject=requested.subject,
+        session=requested.session,
+        stage=requested.stage,
+        route=requested.route,
+        tool=requested.tool,
+        contract_digest=requested.contract_digest,
+        arguments_hash=requested.arguments_hash,
+        pool=requested.capability_pool,
+        tier=requested.tier,
+        repeat=requested.repeat,
+    )
+
+
+def _requested(proposal: Proposal, known: KnownTool | None, sealer: Sealer) -> ToolInvocationRequested:
+    contract = None if known is None else known.contract
+    stored, pointers = _stored(proposal, known, sealer)
+    requested = ToolInvocationRequested(
+        tool=proposal.tool,
+        tool_version=contract.version if contract else "",
+        contract_digest=known.digest if known else "",
+        tier=(contract.tier if contract else Tier.T0).value,
+        capability_pool=(contract.pool if contract else Pool.PURE).value,
+        arguments=stored,
+        arguments_hash=digest_of(proposal.arguments)
+        if proposal.arguments is not None
+        else proposal.raw_sha256,
+        request_digest=proposal.request_digest,
+        action_digest="",
+        tenant=proposal.tenant,
+        client=proposal.client,
+        subject=proposal.subject,
+        session=proposal.session,
+        stage=proposal.stage,
+        route=proposal.route,
+        mode=proposal.mode,
+        key=proposal.key,
+        priority=proposal.priority,
+        repeat=proposal.repeat,
+        sensitive=pointers,
+        defaulted=proposal.defaulted,
+        may_repeat=contract.may_repeat if contract else False,
+        effect_scope=contract.effect_scope.value if contract else "none",
+        timeout_ms=contract.timeout_ms if contract else 1,
+        raw=_raw(proposal),
+    )
+    return requested.model_copy(update={"action_digest": action_of(requested).digest})
+
+
+def _stored(
+    proposal: Proposal, known: KnownTool | None, sealer: Sealer
+) -> tuple[JsonObject | None, tuple[str, ...]]:
+    if proposal.arguments is None or known is None:
+        # What cannot be judged is not kept: its digest and size are.
+        return None, ()
+    pointers = sensitive_pointers(thaw(known.contract.parameters), proposal.arguments)
+    return sealed_arguments(proposal.arguments, pointers, sealer, proposal.id), pointers
+
+
+def _raw(proposal: Proposal) -> JsonObject | None:
+    if proposal.arguments is not None:
+        return None
+    return {"sha256": proposal.raw_sha256, "size_bytes": proposal.raw_size}
+
+
+def deadline_us(proposal: Proposal, now_us: int) -> int:
+    """The moment after which it must not begin; 0 for none."""
+    return 0 if proposal.deadline_ms is None else now_us + proposal.deadline_ms * 1_000
+
+
+def first_head(ready: Draft, until_us: int) -> Head:
+    """The head of a new invocation, before anything is decided."""
+    proposal, requested, known = ready.proposal, ready.requested, ready.known
+    head = Head(
+        StreamKind.INVOCATION.value,
+        proposal.id,
+        tenant=proposal.tenant,
+        session=proposal.session,
+        phase="deciding",
+        client=proposal.client,
+        stage=proposal.stage,
+        tool=proposal.tool,
+        contract_digest=requested.contract_digest,
+        pool=requested.capability_pool,
+        priority=proposal.priority,
+        action_digest=requested.action_digest,
+        request_digest=requested.request_digest,
+        deadline_us=until_us,
+        may_repeat=requested.may_repeat,
+    )
+    if known is None:
+        return head
+    contract = known.contract
+    return replace(
+        head,
+        guards_twins=contract.guards_twins,
+        external=requested.effect_scope == "external",
+        batchable=contract.is_batchable,
+    )

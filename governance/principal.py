@@ -1,0 +1,81 @@
+"""Principals: clients, approvers, bots and operators, with public keys and rights, as the ledger knows them.
+
+Holds no private key. Registering one is a recorded event.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from governance.ledger import Append, Head, Ledger, LedgerView
+from interlock.canonical import canonical, read_stored
+from interlock.event import PrincipalRegistered, Stream, StreamKind, new_event
+
+LOCAL_CLIENT = "local"
+LOCAL_OPERATOR = "operator"
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Somebody who may act."""
+
+    name: str
+    role: str
+    """`client`, `approver`, `bot`, `operator`."""
+    person: str
+    kid: str
+    public_key: str
+    tenant: str
+    tiers: tuple[str, ...]
+    tools: tuple[str, ...]
+    """Names, or `*`, or `prefix.*`; empty is none."""
+
+    def may_grant(self, tool: str, tier: str) -> bool:
+        """Whether this approver's answer counts for a tool of this tier."""
+        return tier in self.tiers and any(_matches(pattern, tool) for pattern in self.tools)
+
+
+def _matches(pattern: str, tool: str) -> bool:
+    if pattern == "*":
+        return True
+    return tool.startswith(pattern[:-1]) if pattern.endswith(".*") else tool == pattern
+
+
+def principal_stream(name: str) -> Stream:
+    """A principal's stream."""
+    return Stream(StreamKind.PRINCIPAL.value, name)
+
+
+def find_principal(view: LedgerView, name: str) -> Principal | None:
+    """One principal, None for a stranger."""
+    stream = principal_stream(name)
+    head = view.heads([stream]).get(stream)
+    return None if head is None else _read(head)
+
+
+def _read(head: Head) -> Principal:
+    data = read_stored(head.data.encode())
+    assert isinstance(data, dict)
+    payload = PrincipalRegistered.model_validate(data)
+    return Principal(
+        head.id,
+        payload.role,
+        payload.person,
+        payload.kid,
+        payload.public_key,
+        payload.tenant,
+        payload.tiers,
+        payload.tools,
+    )
+
+
+def register(ledger: Ledger, name: str, payload: PrincipalRegistered, *, by: str) -> None:
+    """Record a principal, or its new key and rights."""
+    stream = principal_stream(name)
+    with ledger.write([str(stream)], control=True) as transaction:
+        before = transaction.heads([stream]).get(stream)
+        data = canonical(payload.to_json()).decode()
+        head = Head(stream.kind, stream.id, tenant=payload.tenant, phase="registered", data=data)
+        event = new_event(payload, cause=f"operator:{by}", actor=by)
+        transaction.append([Append(stream, before.version if before else 0, [event], head=head)])
+        transaction.raise_epoch()

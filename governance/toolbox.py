@@ -1,0 +1,86 @@
+"""The registry over the ledger: contracts by name as they stand under one control epoch, ready to judge with.
+
+Reads contracts as data; never imports a tool.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from governance.ledger import Ledger, LedgerView
+from interlock.canonical import JsonObject, read_stored
+from interlock.contract import Tool
+from interlock.decision import Reason
+from interlock.event import Stream, StreamKind
+from interlock.schema import CompiledSchema, Valid, compile_schema
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTool:
+    """A contract with its digest and its compiled parameter schema."""
+
+    contract: Tool
+    digest: str
+    parameters: CompiledSchema
+
+    def faults(self, arguments: JsonObject) -> tuple[Reason, ...]:
+        """What the parameter schema has against these arguments."""
+        verdict = self.parameters.validate(arguments)
+        if isinstance(verdict, Valid):
+            return ()
+        return tuple(
+            Reason(code="SCHEMA_INVALID", sentence=fault.message, pointer=fault.pointer)
+            for fault in verdict.errors
+        )
+
+
+class Toolbox:
+    """Known tools by name, forgotten whenever the control epoch moves."""
+
+    def __init__(self, ledger: Ledger, compiled_max: int = 4_096) -> None:
+        self._ledger = ledger
+        self._epoch = -1
+        self._names: dict[str, str | None] = {}
+        self._compiled: OrderedDict[str, KnownTool] = OrderedDict()
+        self._compiled_max = compiled_max
+
+    def find_all(self, names: Iterable[str]) -> tuple[int, dict[str, KnownTool | None]]:
+        """The control epoch, and what stands under each name in it."""
+        wanted = set(names)
+        with self._ledger.read() as view:
+            epoch = view.epoch()
+            if epoch != self._epoch:
+                self._names.clear()
+                self._epoch = epoch
+            self._look_up(view, wanted - self._names.keys())
+        return epoch, {name: self._known(self._names[name]) for name in wanted}
+
+    def pinned(self, contract_digest: str) -> KnownTool | None:
+        """The tool with exactly this contract, whether or not a name still points at it."""
+        if contract_digest not in self._compiled:
+            with self._ledger.read() as view:
+                self._compile(view, [contract_digest])
+        return self._known(contract_digest)
+
+    def _look_up(self, view: LedgerView, names: set[str]) -> None:
+        if not names:
+            return
+        if len(self._names) > 4 * self._compiled_max:
+            self._names.clear()
+        heads = view.heads([Stream(StreamKind.TOOL.value, name) for name in names])
+        found = {stream.id: head.contract_digest for stream, head in heads.items()}
+        self._compile(view, [digest for digest in found.values() if digest not in self._compiled])
+        self._names.update({name: found.get(name) for name in names})
+
+    def _compile(self, view: LedgerView, digests: Iterable[str]) -> None:
+        for digest, body in view.contracts(digests).items():
+            contract = Tool.model_validate(read_stored(body))
+            parameters = compile_schema(contract.parameters, closed=not contract.open_parameters)
+            self._compiled[digest] = KnownTool(contract, digest, parameters)
+            while len(self._compiled) > self._compiled_max:
+                self._compiled.popitem(last=False)
+
+    def _known(self, digest: str | None) -> KnownTool | None:
+        return None if digest is None else self._compiled.get(digest)
