@@ -83,7 +83,7 @@ class Grant:
         return self.line.advance(transaction, stages)
 
     def _answer(self, transaction: LedgerTransaction, docket: Docket, world: _World) -> Append | None:
-        if docket.head.phase == Phase.DECIDING.value:
+        if docket.head.phase in _JUDGED_AGAIN or _is_over(docket.head, transaction.now_us):
             return self._judge(transaction, docket, world, approvers=_standing_approvers(docket))
         if docket.head.phase != Phase.AWAITING_APPROVAL.value or docket.request is None:
             return None
@@ -144,6 +144,14 @@ class Grant:
             approved=approved,
             contract_changed=known is not None and known.digest != requested.contract_digest,
         )
+
+
+_JUDGED_AGAIN = frozenset((Phase.DECIDING.value, Phase.RETRY_WAIT.value))
+
+
+def _is_over(head: Head, now_us: int) -> bool:
+    """Whether a queued invocation's deadline passed before anybody claimed it."""
+    return head.phase == Phase.QUEUED.value and 0 < head.deadline_us <= now_us
 
 
 def quorum(docket: Docket) -> tuple[str, ...]:

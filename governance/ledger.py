@@ -114,6 +114,10 @@ class Due(NamedTuple):
     """`decide`, `approval_expiry`, `review`, `release`, `lease`, `retry`, `reconcile`."""
     at_us: int
 
+    @property
+    def stream(self) -> Stream:
+        return Stream(self.kind, self.id)
+
 
 class Append(NamedTuple):
     """New events of one stream, at the version they were judged at, and what stands beside them then."""

@@ -1,0 +1,95 @@
+"""The sweep: wakes whatever fell due and settles the claims of the dead. It runs nothing and grants nothing.
+
+What needs a judgement is handed to the governor by id; a wake-up that gets lost is due again later.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from governance.ledger import Boot, Due, Head, Ledger
+from interlock.clock import boottime_ns
+from interlock.errors import LedgerUnavailableError
+from interlock.event import Stream, StreamKind
+from interlock.hint import HintPublisher
+from interlock.settings import Settings
+from interlock.state import Phase
+from scheduler.dispatch import Dispatch
+from scheduler.lease_watch import LeaseWatch
+from scheduler.lost import REMIND_US, Lost
+
+DUE_MAX = 500
+RUNNING_MAX = 10_000
+
+_REVIEWED = frozenset(("decide", "review", "approval_expiry", "retry"))
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """One sweeper; several at once do no harm."""
+
+    ledger: Ledger
+    dispatch: Dispatch
+    lost: Lost
+    watch: LeaseWatch
+    publisher: HintPublisher
+    queued_ids: Callable[[], dict[str, int]]
+    """Pool → about how many ids its broker queue holds."""
+    ask_review: Callable[[Sequence[str]], None]
+    """Hand invocation ids to the governor."""
+    settings: Settings
+
+    def step(self) -> int:
+        """Look once at everything that is due; returns how many rows were."""
+        try:
+            dues, heads, boots, running = self._read()
+        except LedgerUnavailableError:
+            self.watch.start_anew()
+            raise
+        dead = self.watch.look(boots, boottime_ns())
+        alive = {boot.boot_id for boot in boots} - dead
+        self.publisher.publish(self.lost.settle([h for h in running if h.boot not in alive and h.boot]))
+        by_kind: dict[str, list[Due]] = defaultdict(list)
+        for due in dues:
+            by_kind[due.what].append(due)
+        self._release([(due, heads[due.stream]) for due in by_kind["release"] if due.stream in heads])
+        self._review([due for due in dues if due.what in _REVIEWED])
+        self._look_later([*by_kind["lease"], *by_kind["reconcile"]])
+        return len(dues)
+
+    def _read(self) -> tuple[list[Due], dict[Stream, Head], list[Boot], list[Head]]:
+        with self.ledger.read() as view:
+            dues = view.due(view.now_us, DUE_MAX)
+            heads = view.heads([due.stream for due in dues])
+            running = view.heads_of(StreamKind.INVOCATION.value, phase=Phase.RUNNING.value, limit=RUNNING_MAX)
+            return dues, heads, view.boots(), running
+
+    def _release(self, waiting: Sequence[tuple[Due, Head]]) -> None:
+        over = [due for due, head in waiting if head.deadline_us and due.at_us >= head.deadline_us]
+        self._review(over)
+        gone = {due.id for due in over}
+        rest = [(due, head) for due, head in waiting if due.id not in gone]
+        if rest:
+            self.publisher.publish(self.dispatch.again(rest, self.queued_ids()))
+
+    def _review(self, dues: Sequence[Due]) -> None:
+        if not dues:
+            return
+        self.ask_review([due.id for due in dues])
+        self._move(dues, self.settings.look_again_ms * 1_000)
+
+    def _look_later(self, dues: Sequence[Due]) -> None:
+        self._move([due for due in dues if due.what == "lease"], self.settings.lease_ms * 1_000)
+        self._move([due for due in dues if due.what == "reconcile"], REMIND_US)
+
+    def _move(self, dues: Sequence[Due], later_us: int) -> None:
+        """Look again later at rows that still are as they were read."""
+        if not dues:
+            return
+        with self.ledger.write() as transaction:
+            standing = transaction.due_of([due.stream for due in dues])
+            for due in dues:
+                if standing.get(due.stream) == due:
+                    transaction.set_due(due._replace(at_us=transaction.now_us + later_us))
