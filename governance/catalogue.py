@@ -20,7 +20,7 @@ from interlock.schema import check_schema
 from interlock.tier import Tier, floor_of
 
 CATALOGUE_BYTES_MAX = 64 * 1_048_576
-_STRENGTH_TIER = {Strength.NONE: Tier.T0, Strength.K: Tier.T1, Strength.N: Tier.T1}
+_STRENGTH_TIER: Mapping[Strength, Tier] = {Strength.NONE: Tier.T0, Strength.K: Tier.T1, Strength.N: Tier.T1}
 
 
 def tool_stream(contract: Tool) -> Stream:

@@ -48,7 +48,7 @@ class Phase(StrEnum):
 NEW = "new"
 """Where a stream stands before its first event."""
 
-_MOVES: dict[str, dict[str, str]] = {
+_MOVES: Mapping[str, Mapping[str, str]] = {
     "ToolInvocationRequested": {NEW: "deciding"},
     "DecisionDeferred": {"deciding": "deciding"},
     "ApprovalRequested": {"deciding": "awaiting_approval", "awaiting_approval": "awaiting_approval"},

@@ -5,7 +5,7 @@ Pure tables and their look-ups; it never grants anything.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 
@@ -76,14 +76,14 @@ class SessionMode(StrEnum):
 
 _MODE_ORDER = (SessionMode.LOCKED, SessionMode.OBSERVE, SessionMode.EDIT, SessionMode.OPERATE)
 
-_MODE_GRANTS = {
+_MODE_GRANTS: Mapping[SessionMode, Tier | None] = {
     SessionMode.LOCKED: None,
     SessionMode.OBSERVE: Tier.T1,
     SessionMode.EDIT: Tier.T2,
     SessionMode.OPERATE: Tier.T3,
 }
 
-_CAPABILITY_FLOOR = {
+_CAPABILITY_FLOOR: Mapping[ToolCapability, Tier] = {
     ToolCapability.FILE_READ: Tier.T1,
     ToolCapability.FILE_WRITE: Tier.T2,
     ToolCapability.SHELL_EXEC: Tier.T3,
@@ -91,7 +91,7 @@ _CAPABILITY_FLOOR = {
     ToolCapability.NETWORK_ACCESS: Tier.T3,
 }
 
-_RISK_FLOOR = {Risk.LOW: Tier.T1, Risk.MEDIUM: Tier.T2, Risk.HIGH: Tier.T4}
+_RISK_FLOOR: Mapping[Risk, Tier] = {Risk.LOW: Tier.T1, Risk.MEDIUM: Tier.T2, Risk.HIGH: Tier.T4}
 
 
 def floor_of(capabilities: Iterable[ToolCapability], risk: Risk | None = None) -> Tier:

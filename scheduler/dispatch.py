@@ -1,7 +1,8 @@
 """Dispatching what waits: publishes what is ready and was not, and again what was and nobody claimed.
 
-The net, not the road: governor and workers publish what they release themselves. Publishing twice is harmless;
-publishing too much is not, so a hint goes out again only where the queue has lost some, at doubling intervals.
+The net, not the road: governor and workers publish what they release themselves. Publishing twice is
+harmless, publishing too much is not, so a hint goes out again only where the queue has lost some, at doubling
+intervals.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Dispatch:
     settings: Settings
 
     def again(self, waiting: Sequence[tuple[Due, Head]], queued_ids: Mapping[str, int]) -> list[Hint]:
-        """The hints to publish for queued invocations that are due; `queued_ids` is pool → ids in its queue."""
+        """The hints to publish for queued invocations that are due; `queued_ids`: pool → ids in its queue."""
         if not waiting:
             return []
         with self.ledger.write([str(head.stream) for _, head in waiting]) as transaction:

@@ -1,7 +1,7 @@
 """Watches beats: a lease is a counter, not a time. Judges liveness only, never safety.
 
-A boot is dead when its counter stood still in at least four successful looks spread over the lease time of this
-host's own CLOCK_BOOTTIME, or at once when it ran on this host and the kernel has released its file lock.
+A boot is dead when its counter stood still in at least four successful looks spread over the lease time of
+this host's own CLOCK_BOOTTIME, or at once when it ran on this host and the kernel has released its file lock.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Deny outranks everything: the first refusal ends it; holds and deferrals are gat
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from governance.gate.case import Case, Step
 from governance.gate.steps import (
@@ -80,7 +80,7 @@ class Gate:
         )
 
 
-_OUTCOME_OF = {
+_OUTCOME_OF: Mapping[DecisionKind, str] = {
     DecisionKind.REFUSED: "refuse",
     DecisionKind.DEFERRED: "defer",
     DecisionKind.HELD: "hold",
