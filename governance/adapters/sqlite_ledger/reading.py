@@ -84,7 +84,7 @@ class SqliteView:
         return int(self._rows("SELECT coalesce(max(ord), 0) FROM tool_event")[0][0])
 
     def key_owners(self, keys: Iterable[KeyName]) -> dict[KeyName, KeyOwner]:
-        sql = """SELECT invocation_id, request_digest, head.phase, head.at_us FROM idempotency
+        sql = """SELECT invocation_id, idempotency.request_digest, head.phase, head.at_us FROM idempotency
             LEFT JOIN head ON head.kind = 'invocation' AND head.id = invocation_id
             WHERE idempotency.tenant = ? AND idempotency.client = ? AND key = ?"""
         owners = {}
