@@ -1,0 +1,1 @@
+"""What the workers use of vendors, each behind a port of ours."""

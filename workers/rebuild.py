@@ -1,0 +1,155 @@
+"""Folds the whole log anew beside the live projection, compares the two at one checkpoint, switches when asked.
+
+It runs on a stopped system's directory as well as beside a running projector. Nothing is executed or appended.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from interlock.canonical import sha256_hex
+from interlock.errors import AlreadyRunningError, RetryLaterError
+from interlock.event import StoredEvent
+from interlock.projection import EventReplayer, ToolProjector
+from workers.adapters.sqlite_projection import FILE_NAME, SqliteProjection, SqliteReading
+from workers.project import EventSource
+
+DIFFERENCES_MAX = 100
+BATCH = 2_000
+LOCK_NAME = "views.rebuild.lock"
+
+
+class Difference(NamedTuple):
+    """One session whose projected state is not what its events add up to; "" for the checkpoint itself."""
+
+    session: str
+    projected: str
+    """Digest of the state, or `seq:hash` of the checkpoint."""
+    rebuilt: str
+
+
+class RebuildReport(NamedTuple):
+    """What folding from zero came to."""
+
+    equal: bool
+    seq: int
+    """The checkpoint at which both were compared."""
+    events: int
+    events_per_s: float
+    sessions: int
+    stopped: int
+    """Sessions that cannot be folded."""
+    differences: tuple[Difference, ...]
+    """The first hundred."""
+    switched: bool
+
+
+def rebuild(
+    ledger: EventSource,
+    directory: Path,
+    *,
+    switch: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> RebuildReport:
+    """Fold from zero into an epoch beside the live one; `progress` is told (events folded, events to fold).
+
+    Raises AlreadyRunningError while another rebuild works on the directory, RetryLaterError where ledger or
+    views are away, or the projector began anew meanwhile.
+    """
+    with _only_one(directory):
+        live = SqliteProjection.open(directory / FILE_NAME)
+        try:
+            live.drop_dead()  # what a killed rebuild left behind
+            return _Rebuild(ledger, live, progress).run(switch)
+        finally:
+            live.drop_dead()
+            live.close()
+
+
+class _Rebuild:
+    """One run; the new epoch is dropped by the caller unless it was made live."""
+
+    def __init__(
+        self, ledger: EventSource, live: SqliteProjection, progress: Callable[[int, int], None] | None
+    ) -> None:
+        self._live, self._ledger = live, ledger
+        self._progress = progress
+        self._new = live.beside()
+        self._projector = ToolProjector(self._new, ledger.info.incarnation)
+        self._seconds = 0.0
+        self._events = 0
+
+    def run(self, switch: bool) -> RebuildReport:
+        # The bulk first, so that what stands still below does not stand still for long.
+        self._fold_to(self._live.checkpoint().seq)
+        with self._live.frozen() as live:
+            seq = self._frozen_seq(live)
+            self._fold_to(seq)
+            with self._new.frozen() as new:
+                differences = list(_differences(live, new))
+                sessions, stopped = len(new.sessions()), len(new.stopped())
+        return RebuildReport(
+            equal=not differences,
+            seq=seq,
+            events=self._events,
+            events_per_s=round(self._events / self._seconds, 1) if self._seconds else 0.0,
+            sessions=sessions,
+            stopped=stopped,
+            differences=tuple(differences[:DIFFERENCES_MAX]),
+            switched=switch and self._new.make_live(),
+        )
+
+    def _fold_to(self, until_seq: int) -> None:
+        began = time.monotonic()
+        for batch in EventReplayer(self._range, BATCH).batches(until_seq, self._events):
+            if self._projector.apply(batch) is None:
+                raise RetryLaterError("NOT_READY", "the projection began anew while it was rebuilt")
+            self._events = batch[-1].seq
+            if self._progress is not None:
+                self._progress(self._events, until_seq)
+        self._seconds += time.monotonic() - began
+
+    def _range(self, after_seq: int, limit: int) -> list[StoredEvent]:
+        with self._ledger.read() as view:
+            return view.range(after_seq, limit)
+
+    @staticmethod
+    def _frozen_seq(live: SqliteReading) -> int:
+        checkpoint = live.checkpoint()
+        return 0 if checkpoint is None else checkpoint.seq
+
+
+def _differences(live: SqliteReading, new: SqliteReading) -> Iterator[Difference]:
+    projected, rebuilt = _place(live), _place(new)
+    if projected != rebuilt:
+        yield Difference("", projected, rebuilt)
+    stopped_live, stopped_new = live.stopped(), new.stopped()
+    sessions = {*live.sessions(), *new.sessions(), *stopped_live, *stopped_new}
+    for session in sorted(sessions):
+        before, after = live.state_bytes(session), new.state_bytes(session)
+        if before != after or stopped_live.get(session) != stopped_new.get(session):
+            yield Difference(session, sha256_hex(before), sha256_hex(after))
+
+
+def _place(reading: SqliteReading) -> str:
+    checkpoint = reading.checkpoint()
+    return "" if checkpoint is None else f"{checkpoint.seq}:{checkpoint.hash}"
+
+
+@contextmanager
+def _only_one(directory: Path) -> Iterator[None]:
+    descriptor = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise AlreadyRunningError(str(directory)) from None
+        yield
+    finally:
+        os.close(descriptor)
