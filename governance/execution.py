@@ -94,8 +94,8 @@ class Work:
     """Made of what is about to run, never of what was once computed."""
     request: ToolRequest
     """With the true arguments."""
-    asked_before: Mapping[str, str]
-    """The action's fields as the head and the request event's header tell them, where they are told twice."""
+    told_before: tuple[tuple[str, object], ...]
+    """Fields of the action as the head, and the snapshot of a parked one, tell them for a second time."""
     permit_uses: int
     """Attempts begun under the permit that stands."""
     releases: int
@@ -158,7 +158,7 @@ class Reported:
     stage: StageKey
     evidence: tuple[Word, ...] = ()
     wait_us: int = 0
-    """For what is released: how long not to offer it again."""
+    """For what is released or tried again: how long not to offer it."""
 
 
 class ReportFate:
@@ -414,7 +414,8 @@ class Execution:
                 return _Step(_append(head, [event], after, None), head.stage_key, is_final=True)
             case ExecutionAttemptFailed():
                 after = replace(free, phase=Phase.RETRY_WAIT.value)
-                due = _due(head, "retry", outcome.again_us)
+                # The store's clock judges it, whatever the worker's clock made of the moment.
+                due = _due(head, "retry", now_us + reported.wait_us if reported.wait_us else outcome.again_us)
                 return _Step(_append(head, [event], after, due), head.stage_key)
             case ExecutionReleased():
                 after, due = self._given_back(now_us, free, reported.wait_us)
@@ -638,7 +639,7 @@ def _work(
         permit=permit,
         action=_action(requested, request),
         request=request,
-        asked_before=_told_twice(head, events[0], requested),
+        told_before=_told_before(head, events, requested),
         permit_uses=0 if permit is None else _uses(events, permit.digest),
         releases=_releases(events),
         cause=f"event:{(granted or events[-1]).seq}",
@@ -662,17 +663,19 @@ def _action(requested: ToolInvocationRequested, request: ToolRequest) -> Action:
     )
 
 
-def _told_twice(head: Head, first: StoredEvent, requested: ToolInvocationRequested) -> dict[str, str]:
-    return {
-        "arguments_hash": requested.arguments_hash,
-        "tenant": head.tenant,
-        "client": head.client,
-        "session": head.session or first.session,
-        "stage": head.stage,
-        "tool": head.tool,
-        "contract_digest": head.contract_digest,
-        "pool": head.pool,
-    }
+def _told_before(
+    head: Head, events: Sequence[StoredEvent], requested: ToolInvocationRequested
+) -> tuple[tuple[str, object], ...]:
+    names = ("tenant", "client", "session", "stage", "tool", "contract_digest", "pool")
+    told: list[tuple[str, object]] = [(name, getattr(head, name)) for name in names]
+    told.append(("arguments_hash", requested.arguments_hash))
+    for event in events:
+        if event.type == "ApprovalRequested":
+            snapshot = event.body()["snapshot"]
+            told += [
+                (name, snapshot[name]) for name in (*names[:-1], "arguments_hash", "subject", "route", "tier")
+            ]
+    return tuple(told)
 
 
 def _standing_grant(events: Sequence[StoredEvent]) -> StoredEvent | None:

@@ -1,0 +1,233 @@
+"""From a hint's ids to the right to execute: what is wrong is dropped or rejected, what is right is claimed.
+
+A worker rejects for good only what differs from the permit under a valid seal; whatever only this worker may
+find wrong (a key, a contract, its pool) makes it drop the hint, and ten drops in a row make it stop claiming.
+Never runs a tool.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import Protocol
+
+from governance.execution import CLAIMABLE, Claim, Claimant, Claimed, Execution, Unusable, Work
+from interlock.contract import Tool
+from interlock.identifier import new_id
+from interlock.permit import Permit, PermitMismatch, mismatch
+from interlock.receipt import SandboxReport
+from interlock.seal import SealVerifier
+from interlock.tier import Pool
+
+DROPS_MAX = 10
+"""Hints dropped in a row after which this worker is taken to be what is wrong."""
+
+_LOG = logging.getLogger("interlock.claim")
+
+
+class Contracts(Protocol):
+    """Contracts as they were pinned."""
+
+    def pinned(self, contract_digest: str) -> Tool | None:
+        """The contract with exactly this digest."""
+        ...
+
+
+class Toolset(Protocol):
+    """What this pool can run."""
+
+    def has(self, contract: Tool) -> bool:
+        """Whether the tool is here in exactly this version."""
+        ...
+
+    def sandbox(self, contract: Tool) -> SandboxReport:
+        """How an execution of it is held."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Work that is what was allowed, ready to be claimed."""
+
+    work: Work
+    contract: Tool
+    permit: Permit
+    nonce: str
+    sandbox: SandboxReport
+
+    @property
+    def invocation_id(self) -> str:
+        return self.work.invocation_id
+
+    @property
+    def attempt(self) -> int:
+        """The attempt that a claim of it begins."""
+        return self.work.head.attempt + 1
+
+    @property
+    def is_batchable(self) -> bool:
+        """Whether it may be claimed with others."""
+        return self.work.head.batchable and self.contract.is_batchable and not self.work.head.alone
+
+    def claim(self) -> Claim:
+        """The wish to execute it."""
+        return Claim(
+            invocation_id=self.invocation_id,
+            version=self.work.head.version,
+            attempt=self.attempt,
+            nonce=self.nonce,
+            permit=self.permit,
+            stage=self.work.head.stage_key,
+            cause=self.work.cause,
+            sandbox=self.sandbox,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A hint that this worker leaves to others."""
+
+    code: str
+    detail: str
+
+
+class Drops:
+    """Counts what was dropped, by code and in a row. Safe for threads."""
+
+    def __init__(self, drops_max: int = DROPS_MAX) -> None:
+        self._drops_max = drops_max
+        self._in_a_row = 0
+        self._counts: Counter[str] = Counter()
+        self._lock = Lock()
+
+    def drop(self, code: str) -> None:
+        """One more."""
+        with self._lock:
+            self._counts[code] += 1
+            self._in_a_row += 1
+
+    def forget(self) -> None:
+        """Something was right again."""
+        with self._lock:
+            self._in_a_row = 0
+
+    @property
+    def is_halted(self) -> bool:
+        """Whether this worker must claim nothing any more."""
+        return self._in_a_row >= self._drops_max
+
+    def counts(self) -> dict[str, int]:
+        """Code → how many hints were dropped for it."""
+        with self._lock:
+            return dict(self._counts)
+
+
+class Claiming:
+    """Judges hints and claims for one pool process. Safe for threads."""
+
+    def __init__(
+        self,
+        execution: Execution,
+        claimant: Claimant,
+        contracts: Contracts,
+        toolset: Toolset,
+        verifier: SealVerifier,
+        drops: Drops,
+    ) -> None:
+        self._execution = execution
+        self._claimant = claimant
+        self._contracts = contracts
+        self._toolset = toolset
+        self._verifier = verifier
+        self._verifying = Lock()
+        self.drops = drops
+
+    def prepare(self, invocation_ids: Sequence[str]) -> list[Prepared]:
+        """What of these ids may be claimed here now; raises LedgerUnavailableError."""
+        prepared: list[Prepared] = []
+        for identifier, found in self._execution.load(invocation_ids).items():
+            if isinstance(found, Unusable):
+                self._drop(identifier, Dropped(found.code, found.detail))
+            elif found.head.phase in CLAIMABLE and found.head.ready:
+                self._judge(found, prepared)
+        return prepared
+
+    def claim(self, lot: Sequence[Prepared]) -> Claimed:
+        """Claim these together; raises LedgerUnavailableError."""
+        alone = not all(item.is_batchable for item in lot)
+        return self._execution.claim(self._claimant, [item.claim() for item in lot], tell=alone)
+
+    def _judge(self, work: Work, prepared: list[Prepared]) -> None:
+        verdict = self._verdict(work)
+        if isinstance(verdict, Prepared):
+            self.drops.forget()
+            prepared.append(verdict)
+        elif isinstance(verdict, Dropped):
+            self._drop(work.invocation_id, verdict)
+        else:
+            _LOG.error("rejected %s: %s: %s", work.invocation_id, verdict.field, verdict.detail)
+            self._execution.reject(work, verdict, self._claimant.worker)
+
+    def _verdict(self, work: Work) -> Prepared | Dropped | PermitMismatch:
+        if work.permit is None:
+            return Dropped("PERMIT_UNVERIFIABLE", "no permit stands")
+        with self._verifying:
+            found = mismatch(work.permit, work.action, work.invocation_id, self._verifier)
+        if found is not None and found.field == "seal":
+            self._execution.note_mismatch(work, found, self._claimant.worker)
+            return Dropped("PERMIT_UNVERIFIABLE", found.detail)
+        if found is not None:
+            return _named(found, work, work.permit)
+        if work.permit_uses >= work.permit.terms.attempts:
+            return PermitMismatch(field="attempts", detail="the permit's attempts are used")
+        return self._here(work, work.permit)
+
+    def _here(self, work: Work, permit: Permit) -> Prepared | Dropped:
+        if work.action.pool != self._claimant.pool:
+            return Dropped("CAPABILITY_MISMATCH", f"it belongs to the pool {work.action.pool}")
+        contract = self._contracts.pinned(work.action.contract_digest)
+        if (
+            contract is None
+            or contract.qualified_name != work.action.tool
+            or contract.pool.value != self._claimant.pool
+        ):
+            return Dropped(
+                "CONTRACT_CHANGED", f"{work.action.tool} is not known by the contract it was judged by"
+            )
+        if not self._toolset.has(contract):
+            return Dropped("TOOL_UNAVAILABLE", f"{work.action.tool} {contract.version} is not in this pool")
+        return Prepared(work, contract, permit, new_id(), self._toolset.sandbox(contract))
+
+    def _drop(self, invocation_id: str, dropped: Dropped) -> None:
+        self.drops.drop(dropped.code)
+        _LOG.warning("dropped a hint for %s: %s: %s", invocation_id, dropped.code, dropped.detail)
+        if self.drops.is_halted:
+            _LOG.error(
+                "this worker claims nothing any more: its last hints were all wrong, so it may be wrong"
+            )
+
+
+def lots(prepared: Iterable[Prepared], pool: str) -> list[list[Prepared]]:
+    """How to claim these: what is batchable together, anything else alone, when its turn comes."""
+    items = list(prepared)
+    together = [item for item in items if item.is_batchable and pool == Pool.PURE.value]
+    alone = [[item] for item in items if item not in together]
+    return ([together] if together else []) + alone
+
+
+def _named(found: PermitMismatch, work: Work, permit: Permit) -> PermitMismatch:
+    """The mismatch with the name of the field that differs, where some other place still tells its old value.
+
+    A digest cannot say what differs; putting one old value back at a time can.
+    """
+    if found.field != "action":
+        return found
+    for name, value in work.told_before:
+        if getattr(work.action, name) == value:
+            continue
+        if work.action.model_copy(update={name: value}).digest == permit.terms.action_digest:
+            return PermitMismatch(field=name, detail=f"{name} is not what was permitted")
+    return found

@@ -1,0 +1,357 @@
+"""From what happened to what is recorded: the receipt, under the pool's seal, and the event that follows.
+
+Pure but for the signer. An effect outside the workspace that may have begun and may not be repeated never
+becomes a failure: its outcome is unknown. Never writes to the ledger.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from types import MappingProxyType
+
+from governance.execution import Outcome, Reported, outcome_from
+from governance.ledger import StageKey
+from interlock.canonical import Json, JsonObject, canonical, mark_non_finite, sha256_hex
+from interlock.code import UnknownCodeError
+from interlock.code import code as code_of
+from interlock.contract import EffectScope, Executor, Tool
+from interlock.decision import Reason
+from interlock.event import (
+    EVENT_TYPES,
+    ExecutionAttemptFailed,
+    ExecutionReleased,
+    FailureDetail,
+    OutputRejected,
+    ReconciliationRequired,
+    ToolExecutionCompleted,
+    ToolExecutionFailed,
+)
+from interlock.receipt import SUMMARY_CHARACTERS_MAX, AffectedEntity, Receipt, SandboxReport, SealedReceipt
+from interlock.schema import CompiledSchema, Valid, compile_schema
+from interlock.seal import Purpose, Signer, seal_batch
+from interlock.settings import Settings
+from interlock.word import Word
+from workers.claim import Prepared
+from workers.mask import Masking
+from workers.supervisor import port
+
+SETUP_TRIES_MAX = 5
+"""How often in a row a claim is given back because nothing could be set up for it."""
+SETUP_WAIT_US = 1_000_000
+SCHEMAS_MAX = 1_024
+RAW_BYTES_MAX = 65_536
+
+OUR_CODES: Mapping[str, str] = MappingProxyType(
+    {
+        "PROCESS_LIMIT": "RESOURCE_LIMIT",
+        "PATH_REFUSED": "PATH_INVALID",
+        "HOST_NOT_LISTED": "HOST_NOT_ALLOWED",
+        "HOST_REFUSED": "HOST_NOT_ALLOWED",
+        "URL_REFUSED": "HOST_NOT_ALLOWED",
+        "ADDRESS_REFUSED": "ADDRESS_NOT_PUBLIC",
+        "CONNECT_FAILED": "UPSTREAM_UNREACHABLE",
+        "HOST_UNRESOLVED": "UPSTREAM_UNREACHABLE",
+        "FETCH_FAILED": "UPSTREAM_ERROR",
+        "POOL_LOST": "LEASE_LOST",
+        "SUPERVISOR_LOST": "LEASE_LOST",
+        "SUPERVISOR_FAULT": "TOOL_CRASHED",
+        "KILL_INCOMPLETE": "TOOL_CRASHED",
+        "TOOL_UNKNOWN": "TOOL_UNAVAILABLE",
+    }
+)
+"""What a supervisor says, where the table of codes has another word for it."""
+
+REPEATED_CODES = frozenset(("TOOL_CRASHED", "UPSTREAM_UNREACHABLE", "LEASE_LOST", "RESOURCE_LIMIT"))
+"""Failures that another attempt may not meet; a limit of time or output it would meet again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """An outcome before its receipt is sealed."""
+
+    prepared: Prepared
+    receipt: Receipt | None
+    event: Callable[[SealedReceipt | None], Outcome]
+    evidence: tuple[Word, ...] = ()
+    wait_us: int = 0
+
+
+class Schemas:
+    """Output schemas made ready once. Safe for threads."""
+
+    def __init__(self) -> None:
+        self._ready: dict[str, CompiledSchema] = {}
+        self._lock = Lock()
+
+    def fault(self, contract_digest: str, contract: Tool, output: Json) -> str | None:
+        """What the contract's output schema has against this output."""
+        if contract.output is None:
+            return None
+        verdict = self._of(contract_digest, contract).validate(output)
+        if isinstance(verdict, Valid):
+            return None
+        return "; ".join(f"{fault.pointer or '/'}: {fault.message}" for fault in verdict.errors)[:1_000]
+
+    def _of(self, contract_digest: str, contract: Tool) -> CompiledSchema:
+        with self._lock:
+            ready = self._ready.get(contract_digest)
+            if ready is None:
+                if len(self._ready) >= SCHEMAS_MAX:
+                    self._ready.clear()
+                ready = self._ready[contract_digest] = compile_schema(contract.output, closed=False)
+            return ready
+
+
+@dataclass(frozen=True, slots=True)
+class Reporting:
+    """Makes the reports of one pool process. Safe for threads."""
+
+    signer: Signer
+    worker: str
+    settings: Settings
+    now_us: Callable[[], int]
+    """The moment for receipts and waits."""
+    schemas: Schemas
+
+    def reports(self, ran: Sequence[tuple[Prepared, port.Outcome]]) -> list[Reported]:
+        """One report each, in order; all receipts under one signature."""
+        drafts = [self._draft(item, outcome) for item, outcome in ran]
+        receipts = [draft.receipt for draft in drafts if draft.receipt is not None]
+        digests = [receipt.digest for receipt in receipts]
+        seals = seal_batch(self.signer, Purpose.RECEIPT, digests)
+        sealed = iter(
+            SealedReceipt(receipt=receipt, receipt_digest=digest, seal=seal)
+            for receipt, digest, seal in zip(receipts, digests, seals, strict=True)
+        )
+        return [_reported(draft, None if draft.receipt is None else next(sealed)) for draft in drafts]
+
+    def _draft(self, item: Prepared, outcome: port.Outcome) -> Draft:
+        masking = Masking(item.work.request.arguments, item.work.requested.sensitive)
+        match outcome:
+            case port.Completed():
+                return self._completed(item, outcome, masking)
+            case port.Failed():
+                return self._failed(item, outcome, masking)
+            case port.NotStarted():
+                return self._not_started(item, outcome)
+
+    # --- what ran to its end -----------------------------------------------------------------------
+
+    def _completed(self, item: Prepared, outcome: port.Completed, masking: Masking) -> Draft:
+        output = mark_non_finite(outcome.output)
+        fault = self.schemas.fault(item.work.action.contract_digest, item.contract, output)
+        if fault is not None:
+            return self._output_rejected(item, outcome, output, fault, masking)
+        receipt = self._receipt(item, outcome, outcome.exit_code, masking.masked(output))
+        return Draft(
+            item, receipt, lambda sealed: ToolExecutionCompleted(nonce=item.nonce, sealed=_held(sealed))
+        )
+
+    def _output_rejected(
+        self, item: Prepared, outcome: port.Completed, output: Json, fault: str, masking: Masking
+    ) -> Draft:
+        reason = Reason(code="OUTPUT_INVALID", sentence=masking.text(fault))
+        evidence = output_rejected(reason, canonical(masking.masked(output)))
+        detail = FailureDetail(code=reason.code, sentence=reason.sentence, recoverable=False, began=True)
+        receipt = self._receipt(item, outcome, outcome.exit_code, None)
+        return self._ended(item, detail, receipt, (evidence,))
+
+    # --- what did not ------------------------------------------------------------------------------
+
+    def _failed(self, item: Prepared, outcome: port.Failed, masking: Masking) -> Draft:
+        code = OUR_CODES.get(outcome.code, outcome.code)
+        detail = FailureDetail(
+            code=code if _is_known(code) else "TOOL_FAILED",
+            sentence=masking.text(f"{outcome.code}: {outcome.message}"[:SUMMARY_CHARACTERS_MAX]),
+            recoverable=_is_known(code) and code_of(code).retryable,
+            began=outcome.began,
+        )
+        evidence: tuple[Word, ...] = ()
+        if code == "OUTPUT_INVALID":
+            reason = Reason(code=code, sentence=detail.sentence)
+            evidence = (output_rejected(reason, masking.raw(outcome.raw_output)),)
+        receipt = self._receipt(item, outcome, None, None) if outcome.began else None
+        return self._ended(item, detail, receipt, evidence)
+
+    def _ended(
+        self, item: Prepared, detail: FailureDetail, receipt: Receipt | None, evidence: tuple[Word, ...]
+    ) -> Draft:
+        contract, nonce = item.contract, item.nonce
+        if detail.began and contract.effect_scope is EffectScope.EXTERNAL and not contract.may_repeat:
+            reason = Reason(code="OUTCOME_UNKNOWN", sentence=f"{detail.code}: {detail.sentence}")
+            return Draft(
+                item,
+                receipt,
+                lambda sealed: ReconciliationRequired(nonce=nonce, reason=reason, sealed=sealed),
+                evidence,
+            )
+        if contract.may_repeat and detail.code in REPEATED_CODES:
+            if item.attempt < min(contract.attempts_max, item.permit.terms.attempts):
+                return self._again(item, detail, evidence)
+            detail = _exhausted(detail, item.attempt)
+        return Draft(
+            item,
+            receipt,
+            lambda sealed: ToolExecutionFailed(nonce=nonce, failure=detail, sealed=sealed),
+            evidence,
+        )
+
+    def _again(self, item: Prepared, detail: FailureDetail, evidence: tuple[Word, ...]) -> Draft:
+        wait_us = self.settings.attempt_wait_ms * 1_000 * 2 ** (item.attempt - 1)
+        event = ExecutionAttemptFailed(
+            nonce=item.nonce, attempt=item.attempt, failure=detail, again_us=self.now_us() + wait_us
+        )
+        return Draft(item, None, lambda _sealed: event, evidence, wait_us)
+
+    # --- what never began --------------------------------------------------------------------------
+
+    def _not_started(self, item: Prepared, outcome: port.NotStarted) -> Draft:
+        code = OUR_CODES.get(outcome.code, outcome.code)
+        if outcome.code == "CANCELLED_BEFORE_START" and outcome.message == "CANCELLED":
+            return self._never(item, "CANCELLED", "it was cancelled before it began", recoverable=False)
+        if code == "SANDBOX_UNAVAILABLE":
+            return self._never(item, code, outcome.message, recoverable=False)
+        if code == "SANDBOX_SETUP_FAILED" and item.work.releases + 1 >= SETUP_TRIES_MAX:
+            sentence = f"{SETUP_TRIES_MAX} times in a row: {outcome.message}"
+            return self._never(item, "ATTEMPTS_EXHAUSTED", sentence, recoverable=True)
+        reason = _release_reason(outcome, code)
+        event = ExecutionReleased(nonce=item.nonce, attempt=item.attempt, reason=reason)
+        return Draft(item, None, lambda _sealed: event, wait_us=self._release_wait_us(item, code))
+
+    def _never(self, item: Prepared, code: str, sentence: str, *, recoverable: bool) -> Draft:
+        detail = FailureDetail(
+            code=code, sentence=sentence[:SUMMARY_CHARACTERS_MAX], recoverable=recoverable, began=False
+        )
+        return Draft(item, None, lambda _sealed: ToolExecutionFailed(nonce=item.nonce, failure=detail))
+
+    @staticmethod
+    def _release_wait_us(item: Prepared, code: str) -> int:
+        # What was merely stopped or late is offered again at once; what this pool could not set up waits.
+        if code in ("CANCELLED_BEFORE_START", "START_BY_PASSED", "CLAIM_NOT_HELD"):
+            return 0
+        return int(SETUP_WAIT_US * 2 ** min(item.work.releases, SETUP_TRIES_MAX))
+
+    # --- receipts ----------------------------------------------------------------------------------
+
+    def _receipt(
+        self, item: Prepared, outcome: port.Completed | port.Failed, exit_code: int | None, output: Json
+    ) -> Receipt:
+        contract = item.contract
+        return Receipt(
+            invocation_id=item.invocation_id,
+            kind="mock" if contract.executor is Executor.MOCK else "executed",
+            tool_name=contract.qualified_name,
+            tool_version=contract.version,
+            contract_digest=item.work.action.contract_digest,
+            exit_code=exit_code,
+            output_summary="" if output is None else _summary(output),
+            structured_output=output,
+            affected_entities=tuple(_affected(entity) for entity in outcome.affected),
+            duration_ms=outcome.duration_ms,
+            tier=contract.tier.value,
+            timestamp_us=self.now_us(),
+            metrics=mark_non_finite(outcome.metrics),
+            attempt=item.attempt,
+            permit_digest=item.permit.digest,
+            sandbox=SandboxReport(strength=outcome.sandbox.strength, layers=outcome.sandbox.layers),
+            resources=mark_non_finite(outcome.resources),
+            truncated=outcome.truncated,
+            worker=self.worker,
+        )
+
+
+def output_rejected(reason: Reason, raw: bytes) -> OutputRejected:
+    """The evidence of output that broke its schema: its digest and size, and what it begins with."""
+    return OutputRejected(
+        reason=reason,
+        raw_base64=base64.b64encode(raw[:RAW_BYTES_MAX]).decode(),
+        size_bytes=len(raw),
+        sha256=sha256_hex(raw),
+    )
+
+
+def _reported(draft: Draft, sealed: SealedReceipt | None) -> Reported:
+    stage = draft.prepared.work.head.stage_key
+    outcome = draft.event(sealed)
+    return Reported(draft.prepared.invocation_id, outcome, stage, draft.evidence, draft.wait_us)
+
+
+def _held(sealed: SealedReceipt | None) -> SealedReceipt:
+    assert sealed is not None, "what completed has a receipt"
+    return sealed
+
+
+def _release_reason(outcome: port.NotStarted, code: str) -> Reason:
+    if outcome.code == "CANCELLED_BEFORE_START":
+        return Reason(code=outcome.message, sentence="it did not begin")
+    known = code if _is_known(code) else "SANDBOX_SETUP_FAILED"
+    known = "CLAIM_LOST" if code == "CLAIM_NOT_HELD" else known
+    return Reason(code=known, sentence=f"{outcome.code}: {outcome.message}"[:SUMMARY_CHARACTERS_MAX])
+
+
+def _exhausted(detail: FailureDetail, attempts: int) -> FailureDetail:
+    sentence = f"{attempts} attempts, the last one: {detail.code}: {detail.sentence}"
+    return detail.model_copy(update={"code": "ATTEMPTS_EXHAUSTED", "sentence": sentence})
+
+
+def _is_known(code: str) -> bool:
+    try:
+        code_of(code)
+    except UnknownCodeError:
+        return False
+    return True
+
+
+def _affected(entity: port.AffectedEntity) -> AffectedEntity:
+    return AffectedEntity(
+        kind="remote" if entity.kind == "remote" else "file",
+        name=entity.name,
+        before=_hex(entity.before),
+        after=_hex(entity.after),
+    )
+
+
+def _hex(digest: str | None) -> str | None:
+    return None if digest is None else digest.removeprefix("sha256:")
+
+
+def _summary(output: Json) -> str:
+    text = canonical(output).decode()
+    return text if len(text) <= SUMMARY_CHARACTERS_MAX else text[: SUMMARY_CHARACTERS_MAX - 1] + "…"
+
+
+def report_to_json(reported: Reported) -> JsonObject:
+    """A report as JSON, for the spool."""
+    return {
+        "invocation_id": reported.invocation_id,
+        "type": type(reported.outcome).__name__,
+        "payload": reported.outcome.to_json(),
+        "stage": list(reported.stage),
+        "evidence": [[type(word).__name__, word.to_json()] for word in reported.evidence],
+        "wait_us": reported.wait_us,
+    }
+
+
+def report_from_json(value: JsonObject) -> Reported:
+    """The report that `report_to_json` wrote; raises KeyError and pydantic's ValidationError."""
+    evidence = tuple(
+        EVENT_TYPES[name].payload.model_validate(word) for name, word in _pairs(value["evidence"])
+    )
+    return Reported(
+        invocation_id=str(value["invocation_id"]),
+        outcome=outcome_from(str(value["type"]), value["payload"]),  # type: ignore[arg-type]  # validated there
+        stage=StageKey(*(str(part) for part in _items(value["stage"]))),
+        evidence=evidence,
+        wait_us=int(str(value["wait_us"])),
+    )
+
+
+def _items(value: Json) -> list[Json]:
+    return value if isinstance(value, list) else []
+
+
+def _pairs(value: Json) -> list[tuple[str, Json]]:
+    return [(str(pair[0]), pair[1]) for pair in _items(value) if isinstance(pair, list)]

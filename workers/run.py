@@ -1,0 +1,224 @@
+"""Runs what was claimed: the closed list in this process, everything else behind the supervisor.
+
+Looks whether it is still wanted before each item and while one runs. Never retries an effect, never claims.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from governance.execution import Execution
+from interlock.canonical import sha256_hex, thaw
+from interlock.clock import boottime_ns
+from interlock.contract import Executor, Tool
+from interlock.errors import LedgerUnavailableError
+from interlock.fault import FaultPoints
+from interlock.receipt import SandboxReport
+from interlock.tier import ToolCapability
+from workers.claim import Prepared
+from workers.supervisor.port import Call, Failed, NotStarted, Outcome, Supervisor
+from workers.tools.mock import run_mock
+from workers.tools.pure import PURE_TOOLS, run_pure
+from workers.tools.table import SUPERVISED_TOOLS
+
+FRESH_NS = 10_000_000
+"""How old a look at the claims may be when an item of an envelope begins. Pure tools take microseconds: a
+look each would cost more than all of them, and no look is younger than its own way from the store."""
+
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+
+_LOG = logging.getLogger("interlock.run")
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltinToolset:
+    """The tools that ship with this version, at exactly its contracts, and the mock for what has no code."""
+
+    digests: Mapping[str, str]
+    """Qualified name → digest of the contract that ships here."""
+    sandbox_report: SandboxReport
+
+    def has(self, contract: Tool) -> bool:
+        """Whether the tool is here in exactly this version."""
+        if contract.executor is Executor.MOCK:
+            return not contract.capabilities
+        known = contract.name in PURE_TOOLS or contract.name in SUPERVISED_TOOLS
+        return (
+            contract.executor is Executor.BUILTIN
+            and known
+            and self.digests.get(contract.qualified_name) == contract.digest
+        )
+
+    def sandbox(self, contract: Tool) -> SandboxReport:
+        """How an execution of it is held."""
+        return SandboxReport() if runs_here(contract) else self.sandbox_report
+
+
+def runs_here(contract: Tool) -> bool:
+    """Whether it runs in the pool process: the mock, and built-ins on the closed list."""
+    return contract.executor is Executor.MOCK or (
+        contract.executor is Executor.BUILTIN and contract.name in PURE_TOOLS
+    )
+
+
+class Watching:
+    """Whether claims still stand and are still wanted. One for one lot; used by one thread."""
+
+    def __init__(
+        self,
+        execution: Execution,
+        lot: Sequence[Prepared],
+        is_stopping: Callable[[], bool],
+        boottime: Callable[[], int] = boottime_ns,
+    ) -> None:
+        self._execution = execution
+        self._nonces = {item.invocation_id: item.nonce for item in lot}
+        self._is_stopping = is_stopping
+        self._boottime = boottime
+        self._seen: Mapping[str, str] = {}
+        self._seen_ns = -FRESH_NS
+
+    def reason_to_end(self, invocation_id: str) -> str | None:
+        """Why what runs must end; a ledger that is away is no reason, for the effect has begun."""
+        try:
+            return self._look().get(invocation_id)
+        except LedgerUnavailableError:
+            return None
+
+    def may_begin(self, invocation_id: str, start_by_ns: int) -> bool:
+        """Whether its effect may begin now: the claim was just seen to stand, and it is not too late."""
+        try:
+            stands = invocation_id not in self._look()
+        except LedgerUnavailableError:
+            return False
+        return stands and self._boottime() < start_by_ns
+
+    def reason_not_to_begin(self, invocation_id: str) -> str | None:
+        """Like `reason_to_end`, before anything began: then a pool that stops is a reason too."""
+        return "POOL_STOPPING" if self._is_stopping() else self.reason_to_end(invocation_id)
+
+    def _look(self) -> Mapping[str, str]:
+        now_ns = self._boottime()
+        if now_ns - self._seen_ns >= FRESH_NS:
+            self._seen = self._execution.stop_reasons(self._nonces)
+            self._seen_ns = now_ns
+        return self._seen
+
+
+class Running:
+    """Executes claimed work for one pool process. Safe for threads."""
+
+    def __init__(
+        self,
+        execution: Execution,
+        supervisor: Supervisor | None,
+        workspaces: Path,
+        faults: FaultPoints,
+        is_stopping: Callable[[], bool],
+    ) -> None:
+        self._execution = execution
+        self._supervisor = supervisor
+        self._workspaces = workspaces
+        self._faults = faults
+        self._is_stopping = is_stopping
+
+    def run(self, lot: Sequence[Prepared], start_by_ns: int) -> list[tuple[Prepared, Outcome]]:
+        """One outcome for each, in order. Whatever a tool does, nothing is raised."""
+        watching = Watching(self._execution, lot, self._is_stopping)
+        return [(item, self._guarded(item, watching, start_by_ns)) for item in lot]
+
+    def _guarded(self, item: Prepared, watching: Watching, start_by_ns: int) -> Outcome:
+        try:
+            if runs_here(item.contract):
+                return self._here(item, watching, start_by_ns)
+            return self._supervised(item, watching, start_by_ns)
+        except Exception as error:  # noqa: BLE001 - around a running tool: its claim must end in an outcome
+            _LOG.exception("running %s failed", item.invocation_id)
+            return Failed("TOOL_CRASHED", f"{type(error).__name__} in the pool", began=True)
+
+    def _here(self, item: Prepared, watching: Watching, start_by_ns: int) -> Outcome:
+        reason = watching.reason_not_to_begin(item.invocation_id)
+        if reason is not None:
+            return NotStarted("CANCELLED_BEFORE_START", reason)
+        if not watching.may_begin(item.invocation_id, start_by_ns):
+            return NotStarted("CLAIM_NOT_HELD", "the claim did not stand just before the effect")
+        self._faults.reach("run.before_effect")
+        outcome = _answer(item)
+        self._faults.reach("run.after_effect")
+        return outcome
+
+    def _supervised(self, item: Prepared, watching: Watching, start_by_ns: int) -> Outcome:
+        if self._supervisor is None:
+            return NotStarted("SANDBOX_UNAVAILABLE", "this pool has no supervisor")
+        try:
+            call = self._call(item, start_by_ns)
+        except (OSError, LedgerUnavailableError) as error:
+            return NotStarted("SANDBOX_SETUP_FAILED", f"the call could not be made: {error}")
+        has_begun = False
+
+        def should_stop() -> str | None:
+            if has_begun:
+                return watching.reason_to_end(item.invocation_id)
+            return watching.reason_not_to_begin(item.invocation_id)
+
+        def before_effect() -> bool:
+            nonlocal has_begun
+            has_begun = watching.may_begin(item.invocation_id, start_by_ns)
+            if has_begun:
+                self._faults.reach("run.before_effect")
+            return has_begun
+
+        outcome = self._supervisor.execute(call, should_stop, before_effect)
+        self._faults.reach("run.after_effect")
+        return outcome
+
+    def _call(self, item: Prepared, start_by_ns: int) -> Call:
+        contract, head = item.contract, item.work.head
+        return Call(
+            invocation_id=item.invocation_id,
+            tool=contract.name,
+            arguments=item.work.request.thawed(),
+            session_id=head.session,
+            workspace=self._workspace(contract, head.session),
+            capabilities=frozenset(capability.value for capability in contract.capabilities),
+            wall_limit_ms=self._wall_limit_ms(item),
+            output_limit_bytes=contract.limits.output_bytes,
+            start_by_boottime_ns=start_by_ns,
+            claim=item.nonce,
+        )
+
+    def _wall_limit_ms(self, item: Prepared) -> int:
+        """The contract's limit, or what is left until the deadline: while it runs the deadline is a limit."""
+        deadline_us = item.work.head.deadline_us
+        if not deadline_us:
+            return item.contract.timeout_ms
+        left_ms = (deadline_us - self._execution.store_now_us()) // 1_000
+        return max(1, min(item.contract.timeout_ms, left_ms))
+
+    def _workspace(self, contract: Tool, session: str) -> Path | None:
+        if not {ToolCapability.FILE_READ, ToolCapability.FILE_WRITE} & set(contract.capabilities):
+            return None
+        return workspace_of(self._workspaces, session)
+
+
+def workspace_of(workspaces: Path, session: str) -> Path:
+    """The folder of a session, made when it is missing; a name that is no plain file name is hashed."""
+    name = session if _PLAIN_NAME.fullmatch(session) else f"={sha256_hex(session.encode())}"
+    folder = workspaces / name
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
+def _answer(item: Prepared) -> Outcome:
+    if item.contract.executor is Executor.MOCK:
+        schema = thaw(item.contract.output)
+        return run_mock(
+            item.contract.qualified_name,
+            item.work.request.arguments_hash,
+            schema if isinstance(schema, dict) else {},
+        )
+    return run_pure(item.contract.name, item.work.request.thawed())
