@@ -138,7 +138,7 @@ class SqliteView:
 
     def counts(self) -> dict[str, int]:
         open_phases: dict[str, int] = dict(
-            self._rows(f"SELECT phase, count(*) FROM head WHERE {OPEN} GROUP BY phase")
+            self._rows(f"SELECT phase, count(*) FROM head INDEXED BY head_phase WHERE {OPEN} GROUP BY phase")
         )
         total = int(self._rows("SELECT count(*) FROM head WHERE kind = 'invocation'")[0][0])
         done = total - sum(open_phases.values())
@@ -162,7 +162,8 @@ class SqliteView:
             if value is not None:
                 where += f" AND {column} = ?"
                 values.append(value)
-        sql = f"""SELECT {_HEAD_H} FROM tool_event e CROSS JOIN head h ON h.kind = e.kind AND h.id = e.stream
+        log = "tool_event e NOT INDEXED" if session is None else "tool_event e"
+        sql = f"""SELECT {_HEAD_H} FROM {log} CROSS JOIN head h ON h.kind = e.kind AND h.id = e.stream
             WHERE e.kind = 'invocation' AND e.version = 1{where} ORDER BY e.ord LIMIT ?"""
         return [head_from(row) for row in self._rows(sql, (*values, limit))]
 
