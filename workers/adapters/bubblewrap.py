@@ -55,10 +55,18 @@ def find_interpreter() -> tuple[str, str | None]:
     return own, None if own.startswith("/usr/") else os.path.realpath(sys.base_prefix)
 
 
-def start_sandboxed(sandbox: Sandbox, profile: Profile, program: Program) -> Child:
-    """Starts `program` held by `sandbox` as `profile` says. Raises OSError when bwrap cannot be started."""
+def lay_out_etc() -> dict[str, int]:
+    """The files of the made-up /etc by their path inside, for one `start_sandboxed`."""
+    return {f"/etc/{name}": sealed_file(content) for name, content in MADE_UP_ETC.items()}
+
+
+def start_sandboxed(sandbox: Sandbox, profile: Profile, program: Program, etc: Mapping[str, int]) -> Child:
+    """Starts `program` held by `sandbox` as `profile` says, and uses up the descriptors in `etc`.
+
+    Raises OSError when the launcher cannot be started.
+    """
     status, status_end = os.pipe()
-    files = {f"/etc/{name}": sealed_file(content) for name, content in MADE_UP_ETC.items()}
+    files = dict(etc)
     if program.script is not None:
         files[PROGRAM_INSIDE] = sealed_file(program.script)
     argv = [*command_line(sandbox, profile, files, status_end), "--", *program.argv]

@@ -9,10 +9,12 @@ from __future__ import annotations
 import array
 import gc
 import os
+import select
 import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Iterable
 from types import TracebackType
 
@@ -20,13 +22,13 @@ from workers.supervisor.channel import CALL, GO, NO, OUTCOME, READY, STOP, TAKEN
 from workers.supervisor.port import BeforeEffect, Call, Failed, NotStarted, Outcome, ShouldStop
 from workers.supervisor.profile import Settings
 from workers.supervisor.report import decode_outcome, encode_call
-from workers.supervisor.supervise import supervise
+from workers.supervisor.supervise import get_ready, supervise
 from workers.supervisor.tree import die_with_parent
 from workers.supervisor.watch import TICK_MS
 from workers.tools.fetch import Fetch
 
 POOL_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_FD_BYTES = array.array("i").itemsize
+RETRY_MS = 100
 
 
 class SpawnedSupervisor:
@@ -43,7 +45,7 @@ class SpawnedSupervisor:
         mine, theirs = socket.socketpair()
         with mine:
             with theirs:
-                if not self._hand_over(theirs):
+                if not _send_line(self._control, theirs):
                     return NotStarted(
                         "SUPERVISOR_LOST", "the pool's spawner is gone; the pool must be restarted"
                     )
@@ -51,13 +53,9 @@ class SpawnedSupervisor:
 
     def is_alive(self) -> bool:
         """Whether the spawner still takes requests; a pool whose spawner is gone has to end."""
-        try:
-            self._control.send(b"?", socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
-        return True
+        poller = select.poll()
+        poller.register(self._control, 0)
+        return not poller.poll(0)
 
     def close(self) -> None:
         """Lets the spawner end. Executions that run go on to their end."""
@@ -71,14 +69,6 @@ class SpawnedSupervisor:
     ) -> None:
         self.close()
         os.waitpid(self.spawner_pid, 0)
-
-    def _hand_over(self, line: socket.socket) -> bool:
-        rights = array.array("i", [line.fileno()])
-        try:
-            self._control.sendmsg([b"!"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
-        except OSError:
-            return False
-        return True
 
 
 class _Conversation:
@@ -98,7 +88,9 @@ class _Conversation:
             while True:
                 frame = self._channel.receive(TICK_MS)
                 if frame is None:
-                    self._stop_if_asked()
+                    forbidden = self._tick(call)
+                    if forbidden is not None:
+                        return forbidden
                 elif frame["frame"] == READY:
                     self._answer_ready()
                 elif frame["frame"] == OUTCOME:
@@ -116,12 +108,22 @@ class _Conversation:
             self._has_gone = True
             self._channel.send(GO)
 
-    def _stop_if_asked(self) -> None:
+    def _tick(self, call: Call) -> NotStarted | None:
         self._reason = self._reason or self._should_stop()
-        # Before GO there is nothing to end: READY will be answered with NO.
-        if self._reason is not None and self._has_gone and not self._has_stopped:
+        if not self._has_gone:
+            # Without GO nothing begins, so whoever has the line by now may be left alone with it.
+            return self._forbidden(call)
+        if self._reason is not None and not self._has_stopped:
             self._has_stopped = True
             self._channel.send(STOP, reason=self._reason)
+        return None
+
+    def _forbidden(self, call: Call) -> NotStarted | None:
+        if self._reason is not None:
+            return NotStarted("CANCELLED_BEFORE_START", self._reason)
+        if time.clock_gettime_ns(time.CLOCK_BOOTTIME) >= call.start_by_boottime_ns:
+            return NotStarted("START_BY_PASSED", "no supervisor was ready in time")
+        return None
 
     def _taken(self, outcome: Outcome) -> Outcome:
         try:
@@ -200,39 +202,82 @@ def _load_fetch() -> Fetch:
 
 
 def _serve(control: socket.socket, settings: Settings, fetch: Fetch | None) -> None:
+    """Keeps one supervisor standing by: it takes the next line from the pool itself, then another is forked.
+
+    A fork takes longer than to wake a process, so whoever is asked is there already.
+    """
     while True:
-        request, ancillary, _, _ = control.recvmsg(16, socket.CMSG_SPACE(_FD_BYTES), socket.MSG_CMSG_CLOEXEC)
-        if not request:
-            return
-        for level, kind, data in ancillary:
-            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-                line = socket.socket(fileno=array.array("i", data)[0])
-                _fork_supervisor(control, line, settings, fetch)
+        taken = _fork_standby(control, settings, fetch)
+        if taken is None or not _was_taken(taken):
+            if _is_hung_up(control):
+                return
+            # No process to be had, or one that died before it was asked: not again at once.
+            select.select([], [], [], RETRY_MS / 1000)
 
 
-def _fork_supervisor(
-    control: socket.socket, line: socket.socket, settings: Settings, fetch: Fetch | None
-) -> None:
+def _was_taken(taken: int) -> bool:
+    """Waits until the supervisor that stands by has taken a line; False when it ended without one."""
+    with open(taken, "rb", buffering=0) as pipe:
+        return bool(pipe.read(1))
+
+
+def _is_hung_up(control: socket.socket) -> bool:
+    try:
+        return not control.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return False
+
+
+def _fork_standby(control: socket.socket, settings: Settings, fetch: Fetch | None) -> int | None:
+    """Forks a supervisor; gives the end of a pipe on which it says that it was taken, None without it."""
+    taken, taken_end = os.pipe()
     try:
         pid = os.fork()
     except OSError:
-        pid = -1  # No process to be had: the line closes, and the pool reads that nothing ran.
+        os.close(taken)
+        pid = -1
     if pid == 0:
-        _supervisor_process(control, line, settings, fetch)
-    line.close()
+        os.close(taken)
+        _supervisor_process(control, taken_end, settings, fetch)
+    os.close(taken_end)
+    return taken if pid > 0 else None
 
 
 def _supervisor_process(
-    control: socket.socket, line: socket.socket, settings: Settings, fetch: Fetch | None
+    control: socket.socket, taken_end: int, settings: Settings, fetch: Fetch | None
 ) -> None:
     code = 1
     try:
         for number in (signal.SIGCHLD, *POOL_SIGNALS):
             signal.signal(number, signal.SIG_DFL)
+        ready = get_ready(settings, fetch)
+        line = _receive_line(control)
         control.close()
-        supervise(Channel(line), settings, fetch)
+        if line is not None:
+            os.write(taken_end, b"!")
+            os.close(taken_end)
+            supervise(Channel(line), ready)
         code = 0
     except BaseException:  # noqa: BLE001 - the root of a process
         sys.excepthook(*sys.exc_info())
     finally:
         os._exit(code)
+
+
+def _send_line(control: socket.socket, line: socket.socket) -> bool:
+    """Hands the supervisor's end of a line over; False when nobody is there to take it."""
+    rights = array.array("i", [line.fileno()])
+    try:
+        control.sendmsg([b"!"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+    except OSError:
+        return False
+    return True
+
+
+def _receive_line(control: socket.socket) -> socket.socket | None:
+    """The next line; None when the pool has hung up."""
+    size = socket.CMSG_SPACE(array.array("i").itemsize)
+    knock, ancillary, _, _ = control.recvmsg(1, size, socket.MSG_CMSG_CLOEXEC)
+    if not knock or not ancillary:
+        return None
+    return socket.socket(fileno=array.array("i", ancillary[0][2])[0])

@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 
-from workers.adapters.bubblewrap import ROOT_REFUSED, start_sandboxed
+from workers.adapters.bubblewrap import ROOT_REFUSED, lay_out_etc, start_sandboxed
 from workers.supervisor.channel import CALL, GO, OUTCOME, READY, TAKEN, Channel, LineClosedError
 from workers.supervisor.launch import Child, OwnFunction, start_function
 from workers.supervisor.port import (
@@ -24,7 +26,7 @@ from workers.supervisor.port import (
 )
 from workers.supervisor.profile import Settings, apply_limits, profile_of
 from workers.supervisor.report import decode_call, encode_outcome, write_orphan
-from workers.supervisor.tree import adopt_orphans
+from workers.supervisor.tree import adopt_orphans, end_all
 from workers.supervisor.watch import Bounds, End, Ran, watch
 from workers.tools.fetch import Fetch
 from workers.tools.plan import Plan, Refusal
@@ -40,12 +42,26 @@ _CODES: Mapping[End, str] = {
 }
 
 
-def supervise(channel: Channel, settings: Settings, fetch: Fetch | None) -> None:
-    """Carries out the one call that comes on `channel`. Returns when its outcome is in safe hands."""
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """What a supervisor has at hand before it knows its call."""
+
+    settings: Settings
+    fetch: Fetch | None
+    etc: Mapping[str, int]
+
+
+def get_ready(settings: Settings, fetch: Fetch | None) -> Ready:
+    """Makes this process a supervisor: bounded, and heir of every process that it will start."""
     os.setsid()
     os.umask(0o022)
     adopt_orphans()
     apply_limits(settings.limits)
+    return Ready(settings, fetch, lay_out_etc())
+
+
+def supervise(channel: Channel, ready: Ready) -> None:
+    """Carries out the one call that comes on `channel`. Returns when its outcome is in safe hands."""
     try:
         frame = channel.receive()
     except LineClosedError:
@@ -53,20 +69,19 @@ def supervise(channel: Channel, settings: Settings, fetch: Fetch | None) -> None
     if frame is None or frame["frame"] != CALL:
         return
     call = decode_call(frame["call"])
-    _deliver(channel, settings, call, _outcome(channel, settings, fetch, call))
+    _deliver(channel, ready.settings.orphan_outcome_dir, call, _outcome(channel, ready, call))
 
 
-def _outcome(channel: Channel, settings: Settings, fetch: Fetch | None, call: Call) -> Outcome:
+def _outcome(channel: Channel, ready: Ready, call: Call) -> Outcome:
     try:
-        plan = ROOT_REFUSED if os.geteuid() == 0 else plan_of(call, settings, fetch)
+        plan = ROOT_REFUSED if os.geteuid() == 0 else plan_of(call, ready.settings, ready.fetch)
     except Exception as error:  # noqa: BLE001 - around a tool's preparation: whatever it is, nothing ran
         return NotStarted("SANDBOX_SETUP_FAILED", f"preparing {call.tool} failed: {error!r}")
     if isinstance(plan, NotStarted):
         return plan
     if isinstance(plan, Refusal):
         return Failed(plan.code, plan.message, plan.began)
-    forbidden = _ask(channel, call)
-    return forbidden or _carry_out(channel, settings, call, plan)
+    return _ask(channel, call) or _carry_out(channel, ready, call, plan)
 
 
 def _ask(channel: Channel, call: Call) -> NotStarted | None:
@@ -84,28 +99,28 @@ def _ask(channel: Channel, call: Call) -> NotStarted | None:
     return None
 
 
-def _carry_out(channel: Channel, settings: Settings, call: Call, plan: Plan) -> Outcome:
-    began_ns = time.monotonic_ns()
-    deadline_ns = began_ns + plan.wall_limit_ms * 1_000_000
+def _carry_out(channel: Channel, ready: Ready, call: Call, plan: Plan) -> Outcome:
+    limits = ready.settings.limits
+    deadline_ns = time.monotonic_ns() + plan.wall_limit_ms * 1_000_000
     try:
-        child, sandbox = _start(settings, call, plan)
+        child, sandbox = _start(ready, call, plan)
     except OSError as error:
         return NotStarted("SANDBOX_SETUP_FAILED", f"the launcher cannot be started: {error}")
     try:
-        ran = watch(
-            child, channel, Bounds(deadline_ns, call.output_limit_bytes // 2, settings.limits.processes)
-        )
+        ran = watch(child, channel, Bounds(deadline_ns, call.output_limit_bytes // 2, limits.processes))
         return _concluded(plan, ran, sandbox)
     except Exception as error:  # noqa: BLE001 - around a running tool: its effect may have begun
+        end_all()
         return Failed("INTERNAL", repr(error), began=True, sandbox=sandbox)
 
 
-def _start(settings: Settings, call: Call, plan: Plan) -> tuple[Child, SandboxReport]:
+def _start(ready: Ready, call: Call, plan: Plan) -> tuple[Child, SandboxReport]:
     if isinstance(plan.launch, OwnFunction):
         return start_function(plan.launch), UNSANDBOXED
-    assert not isinstance(settings.sandbox, NotStarted)
-    profile = profile_of(call, plan.launch.folder, settings.limits)
-    return start_sandboxed(settings.sandbox, profile, plan.launch), settings.sandbox.report
+    sandbox = ready.settings.sandbox
+    assert not isinstance(sandbox, NotStarted)
+    profile = profile_of(call, plan.launch.folder, ready.settings.limits)
+    return start_sandboxed(sandbox, profile, plan.launch, ready.etc), sandbox.report
 
 
 def _concluded(plan: Plan, ran: Ran, sandbox: SandboxReport) -> Outcome:
@@ -147,7 +162,7 @@ def _failed(refusal: Refusal, ran: Ran, sandbox: SandboxReport, plan: Plan) -> F
     )
 
 
-def _deliver(channel: Channel, settings: Settings, call: Call, outcome: Outcome) -> None:
+def _deliver(channel: Channel, orphans: Path | None, call: Call, outcome: Outcome) -> None:
     """Hands the outcome to the pool, or to the folder when the pool went before it said TAKEN."""
     try:
         channel.send(OUTCOME, outcome=encode_outcome(outcome))
@@ -155,5 +170,5 @@ def _deliver(channel: Channel, settings: Settings, call: Call, outcome: Outcome)
             if frame["frame"] == TAKEN:
                 return
     except LineClosedError:
-        if settings.orphan_outcome_dir is not None:
-            write_orphan(settings.orphan_outcome_dir, call, outcome)
+        if orphans is not None:
+            write_orphan(orphans, call, outcome)

@@ -7,15 +7,19 @@ opened by name again.
 
 from __future__ import annotations
 
-import base64
+import binascii
 import errno
 import hashlib
 import json
 import os
 import stat
 import sys
-from collections.abc import Iterator
-from typing import Any, NoReturn
+
+# Importing `typing` would take longer than all that this program does.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, NoReturn
 
 FILE_BYTES_MAX = 64 * 1024 * 1024
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -113,7 +117,7 @@ def _content(arguments: dict[str, Any]) -> bytes:
     if arguments.get("encoding", "utf-8") == "utf-8":
         return str(arguments["content"]).encode()
     try:
-        return base64.b64decode(arguments["content"], validate=True)
+        return binascii.a2b_base64(arguments["content"], strict_mode=True)
     except ValueError as error:
         raise RefusedError("SCHEMA_INVALID", "content is not base64") from error
 
@@ -231,7 +235,7 @@ def _name(name: bytes) -> dict[str, str]:
     try:
         return {"name": name.decode()}
     except UnicodeDecodeError:
-        return {"name": name.decode(errors="replace"), "name_base64": base64.b64encode(name).decode()}
+        return {"name": name.decode(errors="replace"), "name_base64": _base64(name)}
 
 
 def _text_or_bytes(content: bytes, is_cut: bool) -> dict[str, str]:
@@ -240,7 +244,11 @@ def _text_or_bytes(content: bytes, is_cut: bool) -> dict[str, str]:
     except UnicodeDecodeError as error:
         if is_cut and error.end == len(content) and error.reason == "unexpected end of data":
             return {"encoding": "utf-8", "text": content[: error.start].decode()}
-        return {"encoding": "base64", "bytes": base64.b64encode(content).decode()}
+        return {"encoding": "base64", "bytes": _base64(content)}
+
+
+def _base64(content: bytes) -> str:
+    return binascii.b2a_base64(content, newline=False).decode()
 
 
 def _digest(fd: int) -> str:
