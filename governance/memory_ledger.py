@@ -21,7 +21,7 @@ from interlock.fault import FaultPoints, NoFaults
 from interlock.identifier import new_id
 
 _WAITING = ("queued", "retry_wait")
-_UNRESOLVED = ("running", "reconciliation_required")
+_UNRESOLVED = ("queued", "retry_wait", "running", "reconciliation_required")
 
 
 @dataclass

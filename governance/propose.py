@@ -131,7 +131,8 @@ class _Batch:
             stream: session_facts(head) for stream, head in found.items() if stream.kind == "session"
         }
         self.owners = view.key_owners({key for p in proposals if (key := _key_of(p)) is not None})
-        self.busy = set(view.stage_lines({_stage_of(p) for p in proposals}, limit=1))
+        lines = view.stage_lines({_stage_of(p) for p in proposals}, limit=1)
+        self.busy = {stage for stage, line in lines.items() if line}
         guarded = {ready.requested.action_digest for ready in drafts if ready.known is not None}
         self.denials = view.denials(guarded)
         self.twins = view.twins(

@@ -61,7 +61,7 @@ def _is_late(ballot: Ballot) -> bool:
 def _other_digest(ballot: Ballot) -> bool:
     request = ballot.docket.request
     assert request is not None
-    return ballot.vote.digest != request.snapshot.terms.digest
+    return ballot.vote.terms_digest != request.snapshot.terms.digest
 
 
 def _answered_otherwise(ballot: Ballot) -> bool:

@@ -49,7 +49,7 @@ class Vote(Word):
     decision: Literal["approve", "deny"]
     decision_id: str
     """Chosen by the approver; the same answer sent again is the same answer."""
-    digest: str
+    terms_digest: str
     """The permit digest of the snapshot's terms."""
     expires_us: int = 0
     """The answer counts only before this moment; 0 is until the approval expires."""
@@ -67,7 +67,7 @@ class Vote(Word):
                 "interlock.vote.v1",
                 self.invocation_id,
                 self.approver,
-                self.digest,
+                self.terms_digest,
                 self.decision,
                 self.decision_id,
                 self.expires_us,

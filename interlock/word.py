@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer
 
 from interlock.canonical import JsonObject, canonical, freeze, sha256_hex, thaw
 
-FrozenValue = Annotated[Any, BeforeValidator(freeze), PlainSerializer(thaw)]
+FrozenValue = Annotated[Any, BeforeValidator(freeze), PlainSerializer(thaw, return_type=Any)]
 """JSON of any shape, frozen all the way down when it is read, thawed into a fresh copy when written."""
 
 

@@ -25,7 +25,7 @@ HEAD_BOOLEANS = tuple(place for place, field in enumerate(fields(Head)) if isins
 
 READY = "ready = 1 AND phase IN ('queued', 'retry_wait')"
 OPEN = "kind = 'invocation' AND phase <> 'done'"
-TWIN = "guards_twins = 1 AND phase IN ('running', 'reconciliation_required')"
+TWIN = "guards_twins = 1 AND phase IN ('queued', 'retry_wait', 'running', 'reconciliation_required')"
 
 _EVENTS = """
 CREATE TABLE tool_event (

@@ -111,12 +111,13 @@ def test_a_stage_line_holds_the_first_open_invocations_of_exactly_that_stage(led
     [
         ("running", True, True),
         ("reconciliation_required", True, True),
-        ("queued", True, False),
+        ("queued", True, True),
+        ("awaiting_approval", True, False),
         ("done", True, False),
         ("running", False, False),
     ],
 )
-def test_a_twin_runs_or_is_unresolved_and_its_tool_guards_twins(
+def test_a_twin_may_run_runs_or_is_unresolved_and_its_tool_guards_twins(
     ledger: Ledger, phase: str, guards: bool, found: bool
 ) -> None:
     head = a_head("i-1", phase, guards_twins=guards, action_digest="a-1")
