@@ -505,6 +505,12 @@ _SESSION = CodeGroup(
             "Open it with `interlock sessions open`.",
         ),
         ErrorCode(
+            "SESSION_EXISTS",
+            "Session exists already",
+            "A session of this name was opened before.",
+            "Use the session as it is, or open one of another name.",
+        ),
+        ErrorCode(
             "SESSION_CLOSED",
             "Session closed",
             "The session was closed.",

@@ -129,7 +129,8 @@ def test_patterns_that_cannot_run_in_linear_time_are_refused_by_name() -> None:
 
 
 def test_patterns_mean_what_they_mean_in_ecma_script() -> None:
-    letters, digit = {"pattern": "^\\p{L}+$"}, {"pattern": "^\\d$"}
+    letters: Json = {"pattern": "^\\p{L}+$"}
+    digit: Json = {"pattern": "^\\d$"}
     assert faults(of(v=letters), {"v": "Zürich"}) == ()
     assert faults(of(v=digit), {"v": "\u0663"}) != ()
     assert faults(of(v=digit), {"v": "3\n"}) != ()
@@ -304,7 +305,8 @@ def test_faults_are_in_order_the_same_each_time_and_at_most_twenty() -> None:
 
 
 def test_pointers_escape_what_pointers_must() -> None:
-    (fault,) = faults(of(**{"a/b~c": {"type": "string"}}), {"a/b~c": 1})
+    named: JsonObject = {"a/b~c": {"type": "string"}}
+    (fault,) = faults(of(**named), {"a/b~c": 1})
     assert fault.pointer == "/a~1b~0c"
 
 
