@@ -1,6 +1,6 @@
-"""Folds the whole log anew beside the live projection, compares the two at one checkpoint, switches when asked.
+"""Folds the whole log anew beside the live projection, compares both at one checkpoint, switches when asked.
 
-It runs on a stopped system's directory as well as beside a running projector. Nothing is executed or appended.
+It runs on a stopped system's directory and beside a running projector. Nothing is executed or appended.
 """
 
 from __future__ import annotations

@@ -36,9 +36,6 @@ def connect(url: str, *, blocking: bool = False) -> Redis:
         "socket_timeout": None if blocking else TIMEOUT_SECONDS,
         "socket_connect_timeout": TIMEOUT_SECONDS,
         "decode_responses": False,
-        # Nothing to ask or to name: each saves a round trip a connection.
-        "lib_name": None,
-        "lib_version": None,
         "protocol": 2,
     }
     return Redis(connection_pool=_pool(url, options))
