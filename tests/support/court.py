@@ -1,10 +1,10 @@
-"""Everything governance needs around one ledger, for tests: real gate, real keys, a clock that is moved by hand."""
+"""Everything governance needs around one ledger, for tests: real gate, real keys, a clock moved by hand."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from governance.adapters.aes_sealer import AesSealer
 from governance.cancel import Cancelled, cancel
@@ -167,7 +167,9 @@ class Court:
         assert record is not None
         return record
 
-    def vote_of(self, invocation_id: str | None, decision: str = "approve", **more: Any) -> Vote:
+    def vote_of(
+        self, invocation_id: str | None, decision: Literal["approve", "deny"] = "approve", **more: Any
+    ) -> Vote:
         """An answer to the question that waits."""
         request = self.docket(invocation_id).request
         assert request is not None

@@ -1,6 +1,8 @@
-"""What becomes of parked invocations: votes, quorum, silence, cancellation, and a world that changed meanwhile."""
+"""What becomes of parked invocations: votes, quorum, silence, cancellation, a world that changed."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 
@@ -86,7 +88,7 @@ def test_another_principal_of_the_requesting_person_cannot_approve(court: Court)
         ({"expires_us": 1}, "VOTE_LATE"),
     ],
 )
-def test_a_vote_that_does_not_count_is_evidence(court: Court, change: dict[str, object], code: str) -> None:
+def test_a_vote_that_does_not_count_is_evidence(court: Court, change: dict[str, Any], code: str) -> None:
     waiting = parked(court)
     assert court.cast(court.vote_of(waiting, **change)) == code
     assert [event.type for event in court.evidence(waiting)] == ["VoteRefused"]

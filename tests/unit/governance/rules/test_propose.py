@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from interlock.identifier import new_id
@@ -104,10 +106,10 @@ def test_a_proposal_after_its_own_moment_is_refused(court: Court) -> None:
         {"tool": "echo", "arguments": {"value": 5}, "session": "t"},
     ],
 )
-def test_a_key_used_with_other_content_is_refused(court: Court, second: dict[str, object]) -> None:
+def test_a_key_used_with_other_content_is_refused(court: Court, second: dict[str, Any]) -> None:
     first = court.say("echo", {"value": 5}, key="K")
     tool, arguments = second.pop("tool"), second.pop("arguments")
-    answer = court.say(tool, arguments, key="K", **second)  # type: ignore[arg-type] - a table of cases
+    answer = court.say(tool, arguments, key="K", **second)
     assert answer.code == "KEY_REUSED"
     assert court.say("echo", {"value": 5}, key="K").invocation_id == first.invocation_id
 
