@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from gateway.embedded import kernel
@@ -92,7 +93,7 @@ def check_trust() -> Check:
     return Check(
         "trust_domain",
         "ok",
-        "embedded mode is one trust domain: pools run as the account that owns the ledger and the signing key",
+        "embedded mode is one trust domain: pools run as the account that owns ledger and signing key",
         "use the server profile, with an account a role, where pools must not be trusted",
     )
 
@@ -201,6 +202,6 @@ def check_running(directory: DataDirectory) -> Check:
     return Check("running", "ok", f"process {owner}")
 
 
-def _existing(directory: DataDirectory) -> os.PathLike[str]:
+def _existing(directory: DataDirectory) -> Path:
     """The directory, or while it does not exist the nearest folder above that does."""
     return next(path for path in (directory.path, *directory.path.parents) if path.exists())
