@@ -98,7 +98,7 @@ def answer_line(verbs: Mapping[str, Verb], line: bytes) -> Answer:
     """The answer to one line `{"do": verb, …}`; a line that is none of ours is answered too, by its fault."""
     try:
         asked = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {"ok": False, "error": "not one line of JSON"}
     if not isinstance(asked, dict) or not isinstance(asked.get("do"), str):
         return {"ok": False, "error": 'not of the form {"do": VERB}'}

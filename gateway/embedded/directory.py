@@ -221,7 +221,7 @@ def prepare(directory: DataDirectory) -> None:
     path = directory.path
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     _refuse_unless_ours(directory)
-    _refuse_network_filesystem(path)
+    refuse_network_filesystem(path, kernel.filesystem_type(path))
     path.chmod(0o700)
     for folder in _folders(directory):
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -229,6 +229,17 @@ def prepare(directory: DataDirectory) -> None:
         _make_short_folder(directory)
     if not directory.layout.exists():
         write_atomically(directory.layout, {"version": LAYOUT_VERSION})
+
+
+def refuse_network_filesystem(path: Path, kind: int) -> None:
+    """DataDirectoryError when `kind`, the file system type that holds `path`, is reached over a network."""
+    name = NETWORK_FILESYSTEMS.get(kind)
+    if name is not None:
+        raise DataDirectoryError(
+            path,
+            f"lies on a network file system ({name}), where locks and syncs do not hold",
+            code="DATA_ON_NETWORK_FS",
+        )
 
 
 def layout_version(directory: DataDirectory) -> int | None:
@@ -360,16 +371,6 @@ def _is_known(directory: DataDirectory, name: str) -> bool:
 def _foreign(owner: int, uid: int) -> str:
     other = f"; start as {owner}, or with INTERLOCK_UID={owner}" if owner else "; name an empty or a new one"
     return f"belongs to the account {owner}, not to {uid}, and is not empty{other}"
-
-
-def _refuse_network_filesystem(path: Path) -> None:
-    name = NETWORK_FILESYSTEMS.get(kernel.filesystem_type(path))
-    if name is not None:
-        raise DataDirectoryError(
-            path,
-            f"lies on a network file system ({name}), where locks and syncs do not hold",
-            code="DATA_ON_NETWORK_FS",
-        )
 
 
 def _folders(directory: DataDirectory) -> tuple[Path, ...]:

@@ -52,7 +52,7 @@ def check_all(directory: DataDirectory, environment: Mapping[str, str]) -> list[
         check_account,
         check_trust,
         lambda: check_directory(directory),
-        lambda: check_filesystem(directory),
+        lambda: check_filesystem(kernel.filesystem_type(_existing(directory))),
         lambda: check_free_space(directory),
         lambda: check_sync(directory),
         lambda: check_server(environment),
@@ -120,9 +120,8 @@ def check_directory(directory: DataDirectory) -> Check:
     return Check("data_directory", "ok", str(directory.path))
 
 
-def check_filesystem(directory: DataDirectory) -> Check:
-    """Whether locks and syncs hold where the data lies."""
-    kind = kernel.filesystem_type(_existing(directory))
+def check_filesystem(kind: int) -> Check:
+    """Whether locks and syncs hold on a file system of this type (statfs `f_type`)."""
     if kind in NETWORK_FILESYSTEMS:
         return Check("filesystem", "failed", NETWORK_FILESYSTEMS[kind], "choose a directory on a local disk")
     if kind in MEMORY_FILESYSTEMS:
@@ -191,7 +190,9 @@ def check_broker(directory: DataDirectory) -> Check:
             f"unreadable files were set aside {len(aside)} times, last as {aside[-1].name}",
             "check the disk, then remove them: the ledger has refilled the broker",
         )
-    return Check("broker", "ok" if answering else "off", "answers" if answering else "does not run")
+    if not answering:
+        return Check("broker", "off", "does not run", "it runs with `interlock up`")
+    return Check("broker", "ok", "answers")
 
 
 def check_running(directory: DataDirectory) -> Check:
