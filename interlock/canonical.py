@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NoReturn, TypeAlias, Union
+from typing import Any, NoReturn, TypeAlias, Union
 
 import orjson
 import rfc8785
@@ -36,9 +36,6 @@ _MARK = "$interlock"
 # A string as the parser sees it (an unterminated one reaches to the end, so this stays linear), or a bracket.
 _STRING_OR_BRACKET = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)
 _SURROGATE = re.compile("[\ud800-\udfff]")
-
-
-# --- reading -------------------------------------------------------------------------------------
 
 
 def parse_json(raw: bytes | str, *, depth_max: int = DEPTH_MAX, size_bytes_max: int = SIZE_BYTES_MAX) -> Json:
@@ -199,11 +196,10 @@ def _doubles_restored(value: Json) -> Json:
     return value
 
 
-# --- writing -------------------------------------------------------------------------------------
-
-
 def canonical(value: Json | FrozenJson) -> bytes:
     """The RFC 8785 bytes of a value, frozen or not. Raises `NotJsonError` for what is not I-JSON."""
+    if type(value) is MappingProxyType:
+        value = thaw(value)
     if _orjson_is_canonical(value, CANONICAL_DEPTH_MAX):
         written = _orjson_bytes(value)
         if b"\\u0000" not in written:
@@ -218,7 +214,7 @@ def _orjson_bytes(value: Json | FrozenJson) -> bytes:
         raise NotJsonError("JSON_UNICODE", "lone surrogate in a string or key") from None
 
 
-def _orjson_is_canonical(value: object, depth: int) -> bool:
+def _orjson_is_canonical(value: Any, depth: int) -> bool:
     """Whether orjson provably writes the canonical bytes: exact types, ASCII keys, plain numbers.
 
     ASCII keys sort alike by bytes and by UTF-16; a double that is not integral and lies between 1e-3 and
@@ -228,15 +224,15 @@ def _orjson_is_canonical(value: object, depth: int) -> bool:
     if kind is str or value is None or kind is bool:
         return True
     if kind is int:
-        return -INTEGER_MAX <= value <= INTEGER_MAX  # type: ignore[operator]
+        return bool(-INTEGER_MAX <= value <= INTEGER_MAX)
     if kind is dict:
-        return depth > 0 and _plain_object(value, depth - 1)  # type: ignore[arg-type]
+        return depth > 0 and _plain_object(value, depth - 1)
     if kind is list or kind is tuple:
-        return depth > 0 and all(_orjson_is_canonical(item, depth - 1) for item in value)  # type: ignore[attr-defined]
-    return kind is float and 1e-3 <= abs(value) < INTEGER_MAX and not value.is_integer()  # type: ignore[arg-type, attr-defined]
+        return depth > 0 and all(_orjson_is_canonical(item, depth - 1) for item in value)
+    return kind is float and 1e-3 <= abs(value) < INTEGER_MAX and not value.is_integer()
 
 
-def _plain_object(value: dict[object, object], depth: int) -> bool:
+def _plain_object(value: dict[Any, Any], depth: int) -> bool:
     for key, item in value.items():
         if type(key) is not str or not key.isascii():
             return False
@@ -280,9 +276,6 @@ def _key(key: object) -> str:
     return key
 
 
-# --- digests -------------------------------------------------------------------------------------
-
-
 def sha256_hex(data: bytes) -> str:
     """SHA-256 as 64 lower-case hexadecimal digits."""
     return hashlib.sha256(data).hexdigest()
@@ -293,36 +286,37 @@ def digest_of(value: Json | FrozenJson) -> str:
     return sha256_hex(canonical(value))
 
 
-# --- freezing ------------------------------------------------------------------------------------
-
-
 def freeze(value: Json | FrozenJson) -> FrozenJson:
     """A deeply immutable copy: read-only mappings and tuples all the way down."""
     return _frozen(value, CANONICAL_DEPTH_MAX)
 
 
 def _frozen(value: Json | FrozenJson, depth: int) -> FrozenJson:
-    if value is None or isinstance(value, (str, int, float, bool)):
-        return value
+    if type(value) in _SCALARS:
+        return value  # type: ignore[return-value]  # the look at exact types is the quick way
     if depth == 0:
         raise NotJsonError("JSON_DEPTH", f"nested deeper than {CANONICAL_DEPTH_MAX}")
-    if isinstance(value, Mapping):
+    if isinstance(value, (dict, Mapping)):
         return MappingProxyType({key: _frozen(item, depth - 1) for key, item in value.items()})
     if isinstance(value, (list, tuple)):
-        return tuple(_frozen(item, depth - 1) for item in value)
+        return tuple([_frozen(item, depth - 1) for item in value])
+    if isinstance(value, (str, int, float)):
+        return value
     raise NotJsonError("JSON_TYPE", f"a {type(value).__name__} has no JSON form")
 
 
 def thaw(frozen: FrozenJson | Json) -> Json:
     """A fresh mutable copy of dicts and lists that shares nothing with what it was made of."""
-    if isinstance(frozen, Mapping):
+    if type(frozen) in _SCALARS:
+        return frozen  # type: ignore[return-value]  # the look at exact types is the quick way
+    if isinstance(frozen, (dict, MappingProxyType, Mapping)):
         return {key: thaw(item) for key, item in frozen.items()}
     if isinstance(frozen, (list, tuple)):
         return [thaw(item) for item in frozen]
     return frozen
 
 
-# --- results of tools ----------------------------------------------------------------------------
+_SCALARS = frozenset((str, int, float, bool, type(None)))
 
 
 class _Marker:

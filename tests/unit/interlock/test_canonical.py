@@ -198,7 +198,7 @@ def test_keys_are_sorted_by_utf_16_units() -> None:
 )
 def test_what_has_no_canonical_form_is_refused(value: object, code: str) -> None:
     with pytest.raises(NotJsonError) as caught:
-        canonical(value)  # type: ignore[arg-type]
+        canonical(value)  # type: ignore[arg-type]  # what a caller might hand over all the same
     assert caught.value.code == code
 
 
@@ -235,16 +235,16 @@ def test_nothing_within_a_frozen_value_can_be_changed() -> None:
         item = pending.pop()
         if isinstance(item, MappingProxyType):
             with pytest.raises(TypeError):
-                item["x"] = 1  # type: ignore[index]
+                item["x"] = 1  # type: ignore[index]  # the attempt itself
             with pytest.raises((TypeError, AttributeError)):
-                del item["a"]  # type: ignore[attr-defined]
+                del item["a"]  # type: ignore[attr-defined]  # the attempt itself
             with pytest.raises(AttributeError):
-                item.clear()  # type: ignore[attr-defined]
+                item.clear()  # type: ignore[attr-defined]  # the attempt itself
             pending.extend(item.values())
             tried += 1
         elif isinstance(item, tuple):
             with pytest.raises(TypeError):
-                item[0] = 1  # type: ignore[index]
+                item[0] = 1  # type: ignore[index]  # the attempt itself
             pending.extend(item)
             tried += 1
         else:

@@ -122,9 +122,9 @@ def test_every_code_has_a_cause_and_a_remedy_in_whole_sentences() -> None:
 
 def test_the_table_cannot_be_changed() -> None:
     with pytest.raises(TypeError):
-        CODES["X"] = CODES["USAGE"]  # type: ignore[index]
+        CODES["X"] = CODES["USAGE"]  # type: ignore[index]  # the attempt itself
     with pytest.raises(AttributeError):
-        CODES["USAGE"].remedy = ""  # type: ignore[misc]
+        CODES["USAGE"].remedy = ""  # type: ignore[misc]  # the attempt itself
 
 
 def test_an_unknown_code_is_a_fault_of_the_program() -> None:
@@ -175,7 +175,7 @@ def test_errors_carry_what_a_program_needs() -> None:
     ],
 )
 def test_errors_survive_the_way_between_processes(error: InterlockError) -> None:
-    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):  # noqa: S301
+    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):  # noqa: S301  our own bytes
         assert type(again) is type(error)
         assert str(again) == str(error)
         assert vars(again) == vars(error)
