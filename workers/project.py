@@ -121,7 +121,7 @@ class StreamProjector:
         self._hearing = _Hearing(stream, self._settings)
         self._gathering = Gathering(linger_seconds=self._settings.linger_seconds, batch=self._settings.batch)
         self._verified: Checkpoint | None = None
-        self._catching_up = False
+        self._has_looked = self._catching_up = False
         self._state = ProjectorState.FOLLOWING
         self._gap: Gap | None = None
 
@@ -181,9 +181,10 @@ class StreamProjector:
     def _step(self, wait_seconds: float) -> int:
         checkpoint = self._checkpoint()
         # Far behind, there is nothing to wait for.
+        wait_seconds = wait_seconds if self._has_looked else 0.0
         entries = [] if self._catching_up else self._hearing.entries(checkpoint.seq, wait_seconds)
         events = self._events(checkpoint, entries)
-        self._catching_up = len(events) >= self._settings.batch
+        self._has_looked, self._catching_up = True, len(events) >= self._settings.batch
         if not events:
             return 0
         self._faults.reach("project.after_read")
