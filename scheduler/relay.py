@@ -163,9 +163,11 @@ class Relay:
 
     def run(self, stopping: Event) -> RelayState:
         """Publish until told to stop, or until the ledger is found fenced; returns the last state."""
-        while not stopping.is_set() and self.fence is None:
+        while not stopping.is_set() and not self.is_fenced:
             more = self._sequence()
             published = self.step()
+            if self.is_fenced:
+                break
             self._anchors.keep_up(published)
             if published:
                 self._trim_sometimes()
@@ -176,9 +178,14 @@ class Relay:
                 self._trim_sometimes()
                 # A client reconnects without a word, so a quiet stream is looked at again.
                 self._position = None
-        if self.fence is None:
+        if not self.is_fenced:
             self._anchors.anchor_now()
         return self.state
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether it found the ledger behind the stream, and ended."""
+        return self.fence is not None
 
     @property
     def _in_doubt(self) -> bool:
@@ -228,7 +235,9 @@ class Relay:
 
     def _refill_from(self, tail: StreamTail, last_seq: int, slowest: int | None) -> StreamTail | None:
         """Begin the stream anew at the youngest of the window's floor and the slowest live reader."""
-        after = min(last_seq, max(0, last_seq - self._settings.window_entries, slowest or 0))
+        floor = max(last_seq - self._settings.window_entries, slowest or 0)
+        # At least the last event: only a stream with an entry can say what the next one must follow.
+        after = max(0, min(last_seq - 1, floor))
         if tail.seq or after:
             if not self._stream.restart(after=after, last=tail.seq):
                 return None
