@@ -31,7 +31,7 @@ def close_schema(
     return root
 
 
-GROUPS_MAX = 10_000
+GROUPS_MAX = 2_000
 _ROUTES_MAX = 32
 # Which branches of which alternatives lead to a member: pairs of (identity of the owner, branch).
 _Route = frozenset[tuple[int, int]]

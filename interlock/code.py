@@ -114,7 +114,7 @@ _PROPOSAL = CodeGroup(
             "Send the format published under docs/wire.",
         ),
         ErrorCode(
-            "POISON_ITEM",
+            "POISON",
             "Item ended its reader",
             "The queue item was taken three times and never finished; it was set aside unread.",
             "Look at the dead letter's digest and size, and correct the producer.",
@@ -190,6 +190,12 @@ _PROPOSAL = CodeGroup(
             "Not accepted",
             "The proposal was refused, or was withdrawn before it was accepted.",
             "Read the reason; nothing ran and nothing will.",
+        ),
+        ErrorCode(
+            "NOT_JUDGED",
+            "Judging failed",
+            "A fault of this program kept the proposal from being judged; nothing was accepted.",
+            "Report it with the log lines around it; propose again with a new id.",
         ),
         ErrorCode(
             "ACCEPTANCE_UNKNOWN",

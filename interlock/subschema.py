@@ -71,7 +71,7 @@ class Document:
         base = inherited
         identity = schema.get("$id")
         if isinstance(identity, str):
-            base = urldefrag(urljoin(inherited, identity))[0]
+            base = _joined(inherited, identity)[0]
             self.resources[base] = schema
             self.has_ids = True
         for keyword in ("$anchor", "$dynamicAnchor"):
@@ -103,7 +103,7 @@ class Document:
         base = self.places[id(schema)].base
         if reference.startswith("#"):
             return base, unquote(reference[1:])
-        uri, fragment = urldefrag(urljoin(base, reference))
+        uri, fragment = _joined(base, reference)
         return uri, unquote(fragment)
 
     def _pointer_of(self, uri: str) -> str:
@@ -158,6 +158,15 @@ class Document:
                 found[id(schema)] = schema
                 pending.extend(self.applied_with(schema))
         return list(found.values())
+
+
+def _joined(base: str, reference: str) -> tuple[str, str]:
+    """Address and fragment of a reference; what is no address at all stands for itself, known to nobody."""
+    try:
+        uri, fragment = urldefrag(urljoin(base, reference))
+    except ValueError:
+        uri, _, fragment = reference.partition("#")
+    return uri, fragment
 
 
 def _children(schema: JsonObject) -> Iterator[tuple[str, Json]]:

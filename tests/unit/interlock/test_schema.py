@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from interlock.canonical import Json, JsonObject, freeze, parse_json
 from interlock.code import CODES
@@ -174,6 +176,8 @@ def test_a_string_that_looks_like_json_is_a_string() -> None:
         ),
         (of(v={"enum": ["a" * 300_000]}), "SCHEMA_UNBOUNDED", ""),
         (of(v={"const": 2**53}), "SCHEMA_BAD", ""),
+        (of(v={"$ref": "//["}) | {"$id": "http://h/"}, "SCHEMA_REMOTE_REF", "/properties/v/$ref"),
+        (of(v={"$id": "//[", "$ref": "#"}) | {"$id": "http://h/"}, "SCHEMA_SELF_REFERENCE", "/properties/v"),
     ],
 )
 def test_a_schema_that_cannot_be_relied_on_is_refused_by_name(
@@ -330,3 +334,27 @@ def test_a_compiled_schema_hands_out_copies_only() -> None:
     compiled.schema.clear()
     assert compiled.schema["additionalProperties"] is False
     assert "additionalProperties" not in TICKET
+
+
+# --- anything at all -----------------------------------------------------------------------------
+
+WORDS = """$id $ref $dynamicRef $anchor $dynamicAnchor $schema $defs type properties patternProperties items
+prefixItems additionalProperties unevaluatedProperties unevaluatedItems allOf anyOf oneOf not if then else
+contains dependentSchemas propertyNames required enum const pattern format minimum a"""
+KEYWORDS = st.sampled_from(WORDS.split())
+TEXTS = "# #/ #a #/$defs/a #/allOf/0 a a#b http://h/ http://[x //[ //[# urn:x urn:x#a % #%zz object [ (?=a)"
+ODD = st.sampled_from([None, True, False, 0, -1.5, "", *TEXTS.split()])
+ANYTHING: st.SearchStrategy[Any] = st.recursive(
+    ODD,
+    lambda inner: st.dictionaries(KEYWORDS, inner, max_size=5) | st.lists(inner, max_size=3),
+    max_leaves=25,
+)
+
+
+@settings(max_examples=1_000, deadline=None)
+@given(st.dictionaries(KEYWORDS, ANYTHING, max_size=6), ANYTHING)
+def test_no_document_ends_in_anything_but_refusals_or_a_judging_schema(schema: Any, value: Any) -> None:
+    unknown_formats(schema)
+    if check_schema(schema, role="output") == []:
+        for closed in (True, False):
+            compile_schema(schema, closed).validate(value)
