@@ -1,0 +1,58 @@
+"""Puts the commands together. Building it imports the commands' own modules and nothing behind them."""
+
+from __future__ import annotations
+
+import typer
+
+from gateway.cli import answer, audit, batch, cancel, doctor, inbox, log, session, show, start, state, submit, tool
+
+
+def build() -> typer.Typer:
+    """The whole command line."""
+    app = _group("An interlock between proposals to act and the tools that act on the world.")
+    app.command("up")(start.up)
+    app.command("run")(start.run)
+    app.command("demo")(start.demo)
+    app.command("bench")(start.bench)
+    app.add_typer(_sessions(), name="sessions")
+    app.command("submit")(submit.submit)
+    app.command("show")(show.show)
+    app.command("log")(log.log)
+    app.command("state")(state.state)
+    app.command("inbox")(inbox.inbox)
+    app.command("approve")(answer.approve)
+    app.command("deny")(answer.deny)
+    app.command("cancel")(cancel.cancel)
+    app.add_typer(_tools(), name="tools")
+    app.command("verify")(audit.verify)
+    app.command("rebuild")(audit.rebuild)
+    app.command("replay")(audit.replay)
+    app.command("doctor")(doctor.doctor)
+    return app
+
+
+def _sessions() -> typer.Typer:
+    group = _group("Sessions: their mode, their owner, what happened in them.")
+    group.command("open")(session.open_session)
+    group.command("show")(session.show_session)
+    group.command("close")(session.close_session)
+    return group
+
+
+def _tools() -> typer.Typer:
+    group = _group("The contracts of tools.")
+    group.command("list")(tool.list_tools)
+    group.command("show")(tool.show_tool)
+    group.command("check")(tool.check)
+    group.command("add")(tool.add)
+    return group
+
+
+def _group(purpose: str) -> typer.Typer:
+    return typer.Typer(
+        help=purpose,
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+    )

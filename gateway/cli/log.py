@@ -1,0 +1,86 @@
+"""`log`: the events of the ledger as JSON lines, in their order, and as they come.
+
+It follows sequence numbers, never times, so nothing that commits late is passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Annotated, Any
+
+import typer
+
+from gateway.cli.moment import iso
+from gateway.cli.option import AsJson, Data
+from gateway.cli.output import Output, standard_output
+from gateway.cli.place import enter
+
+PAGE = 500
+FOLLOW_SECONDS = 0.05
+
+
+def log(
+    session: Annotated[str | None, typer.Option("--session", metavar="S", help="Events of this session.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on as events come.")] = False,
+    after: Annotated[int, typer.Option("--after", metavar="SEQ", min=0, help="Begin behind this number.")] = 0,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Events as JSON lines, one each, with or without --json."""
+    del as_json
+    output = standard_output(True)
+    directory = enter(data)
+    for event in _events(directory, session, after, output if follow else None):
+        output.json(event_line(event))
+
+
+def event_line(event: Any) -> dict[str, Any]:
+    """One event as it is printed; sensitive values are masked."""
+    from gateway.story import shown_body
+
+    line = event._asdict()
+    line["at"] = iso(event.at_us)
+    line["payload"] = shown_body(event)
+    return dict(line)
+
+
+def _events(directory: Any, session: str | None, after: int, following: Output | None) -> Iterator[Any]:
+    with ExitStack() as stack:
+        reading, log_file = _opened(stack, directory)
+        while True:
+            page = _page(reading, session, after)
+            yield from page
+            after = page[-1].seq if page else after
+            if len(page) == PAGE:
+                continue
+            if following is None:
+                return
+            following.wait(FOLLOW_SECONDS)
+            if log_file != _log_file(directory):
+                # The system was started or stopped meanwhile: what was opened to stand still, now moves.
+                stack.close()
+                reading, log_file = _opened(stack, directory)
+
+
+def _page(reading: Any, session: str | None, after: int) -> list[Any]:
+    with reading.ledger.read() as view:
+        if session is None:
+            return list(view.range(after, PAGE))
+        return list(view.session_events(session, after_seq=after, limit=PAGE))
+
+
+def _opened(stack: ExitStack, directory: Any) -> tuple[Any, int | None]:
+    from gateway.reading import open_reading
+
+    log_file = _log_file(directory)
+    return stack.enter_context(open_reading(directory)), log_file
+
+
+def _log_file(directory: Any) -> int | None:
+    """Which write-ahead log lies beside the ledger; None while nobody has it open."""
+    path = directory.ledger.with_name(directory.ledger.name + "-wal")
+    try:
+        return int(path.stat().st_ino)
+    except FileNotFoundError:
+        return None

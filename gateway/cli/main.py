@@ -1,0 +1,106 @@
+"""The command `interlock`: runs what was asked and turns how it ended into an exit code and at most one line.
+
+A person never sees a traceback: what nobody expected is written to a file, and the line says which.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+
+from gateway.cli.output import ReaderGoneError, complain
+from gateway.cli.verdict import Exit
+from interlock.errors import InterlockError, UsageError
+
+INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code for the shell."""
+    status = _run(list(sys.argv[1:] if arguments is None else arguments))
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        status = _reader_gone(status)
+    return status
+
+
+def _run(arguments: list[str]) -> int:
+    try:
+        return _obey(arguments)
+    except ReaderGoneError:
+        return _reader_gone(Exit.CLOSED_PIPE)
+    except BrokenPipeError:
+        return _reader_gone(Exit.CLOSED_PIPE)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except UsageError as error:
+        complain(str(error))
+        return Exit.USAGE
+    except InterlockError as error:
+        complain(str(error))
+        return Exit.ERROR
+    except Exception as error:  # noqa: BLE001 - the composition root: a traceback is no answer to a person
+        return _unexpected(error)
+
+
+def _obey(arguments: list[str]) -> int:
+    from typer._click.exceptions import ClickException
+
+    from gateway.cli.app import build
+
+    try:
+        status = build()(arguments, prog_name="interlock", standalone_mode=False)
+    except ClickException as error:
+        raise UsageError(error.format_message().rstrip(".")) from error
+    return status if isinstance(status, int) else Exit.OK
+
+
+def _unexpected(error: Exception) -> int:
+    if isinstance(error, OSError) and error.errno is not None and not isinstance(error, ConnectionError):
+        known = _known_os_error(error)
+        if known is not None:
+            complain(str(known))
+            return Exit.ERROR
+    what = f"{type(error).__name__}: {error}"
+    internal = InterlockError("INTERNAL", f"{what[:300]}; the traceback is in {_write_log(error)}")
+    complain(str(internal))
+    return Exit.ERROR
+
+
+def _known_os_error(error: OSError) -> InterlockError | None:
+    import errno
+
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return InterlockError("DISK_FULL", f"{error.strerror}: {error.filename or 'standard output'}")
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return InterlockError("NOT_PERMITTED", f"{error.strerror}: {error.filename or 'this account'}")
+    return None
+
+
+def _write_log(error: Exception) -> str:
+    """The traceback in a file of its own; never among the data, which a reading command leaves as it is."""
+    try:
+        descriptor, path = tempfile.mkstemp(prefix="interlock-error-", suffix=".log")
+        with open(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+            traceback.print_exception(error, file=file)
+    except OSError:
+        return "no file, for none could be made"
+    return path
+
+
+def _reader_gone(status: int) -> int:
+    """Nobody reads: what is still buffered goes nowhere, so that the interpreter's own flush says nothing."""
+    del status
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
+    return Exit.CLOSED_PIPE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

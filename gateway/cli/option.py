@@ -1,0 +1,20 @@
+"""Options that many commands share, in one wording."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        metavar="DIR",
+        help="The data directory; else INTERLOCK_DATA, else the account's own.",
+        show_default=False,
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output, and nothing else.")]
+Ids = Annotated[list[str], typer.Argument(metavar="ID...", help="Invocations.")]

@@ -1,0 +1,193 @@
+"""Opens a data directory to be read, whether its system runs or not: ledger, projection, records, outcomes.
+
+It writes nothing and makes nothing. Import it after root was given up: it brings the stores along.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from gateway.embedded.directory import DataDirectory
+from governance.adapters.sqlite_ledger import SqliteLedger
+from governance.ledger import Head, Ledger
+from interlock.clock import SystemClock
+from interlock.event import StoredEvent, StreamKind, invocation_stream
+from interlock.projection import Checkpoint, StoppedSession
+from interlock.state import DefaultToolReducer, Phase, ToolInvocationRecord, ToolState
+from workers.adapters.sqlite_projection import SqliteProjection
+
+POLL_FIRST_SECONDS = 0.002
+POLL_SECONDS_MAX = 0.02
+PAGE_EVENTS = 2_000
+RESTING = frozenset((Phase.DONE.value, Phase.RECONCILIATION_REQUIRED.value))
+"""Phases that are not left without somebody from outside."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectedState:
+    """One session's state at one place of the log."""
+
+    checkpoint: Checkpoint
+    state: ToolState
+    data: bytes
+    """The canonical bytes as they are stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A directory that is open to be read."""
+
+    ledger: Ledger
+    projection: SqliteProjection | None
+    """None where nothing was ever projected."""
+
+    def record(self, invocation_id: str) -> ToolInvocationRecord | None:
+        """The record as the ledger has it now."""
+        return LedgerOutcomes(self.ledger).record(invocation_id)
+
+    def projected(self, session: str) -> ProjectedState | None:
+        """What the projection holds of one session."""
+        if self.projection is None:
+            return None
+        with self.projection.frozen() as view:
+            checkpoint = view.checkpoint()
+            if checkpoint is None:
+                return None
+            return ProjectedState(checkpoint, view.state(session), view.state_bytes(session))
+
+    def state(self, session: str) -> tuple[int, ToolState]:
+        """The session as of the ledger's end, with that place: the projection, and what came after it.
+
+        Of a session that cannot be folded further, the state before that place.
+        """
+        projected = self.projected(session)
+        stop = self.stopped(session)
+        if projected is not None and stop is not None:
+            return stop.seq - 1, projected.state
+        with self.ledger.read() as view:
+            head = view.last_seq()
+        after = 0 if projected is None else projected.checkpoint.seq
+        state = ToolState(session) if projected is None else projected.state
+        events = self.session_events(session, after=after, until=head)
+        return max(after, head), fold_on(state, events)
+
+    def stopped(self, session: str) -> StoppedSession | None:
+        """Why and where the projector gave this session up: an event of it cannot be folded."""
+        return None if self.projection is None else self.projection.stopped().get(session)
+
+    def session_events(self, session: str, *, after: int = 0, until: int) -> Iterator[StoredEvent]:
+        """Events of one session with after < seq ≤ until, in order, in bounded memory."""
+        while True:
+            with self.ledger.read() as view:
+                page = view.session_events(session, after_seq=after, limit=PAGE_EVENTS)
+            for event in page:
+                if event.seq > until:
+                    return
+                yield event
+            if len(page) < PAGE_EVENTS:
+                return
+            after = page[-1].seq
+
+
+def fold_on(state: ToolState, events: Iterable[StoredEvent]) -> ToolState:
+    """The state after further events of its session; raises what the reducer raises."""
+    reducer = DefaultToolReducer()
+    records = {record.invocation_id: record for record in state.records}
+    for event in events:
+        if event.kind != StreamKind.INVOCATION.value or event.session != state.session:
+            continue
+        after = reducer.apply(records.get(event.stream_id), event)
+        if after is not None:
+            records[event.stream_id] = after
+    return ToolState(state.session, tuple(sorted(records.values(), key=lambda record: record.position)))
+
+
+@contextmanager
+def open_reading(directory: DataDirectory) -> Iterator[Reading]:
+    """Ledger and projection of the directory; NotFoundError where there is no ledger yet."""
+    ledger = SqliteLedger.open(directory.ledger, SystemClock(), read_only=True)
+    projection = None
+    try:
+        if directory.views.exists():
+            projection = SqliteProjection.open(directory.views, read_only=True)
+        yield Reading(ledger, projection)
+    finally:
+        if projection is not None:
+            projection.close()
+        ledger.close()
+
+
+@contextmanager
+def open_for_writing(directory: DataDirectory) -> Iterator[Ledger]:
+    """The ledger of the directory, open to be appended to; it is never made here."""
+    ledger = SqliteLedger.open(directory.ledger, SystemClock())
+    try:
+        yield ledger
+    finally:
+        ledger.close()
+
+
+class LedgerOutcomes:
+    """What became of invocations, read from the ledger itself: never behind it, asks no other process."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def record(self, invocation_id: str) -> ToolInvocationRecord | None:
+        """The folded record, None where the ledger has no such invocation."""
+        stream = invocation_stream(invocation_id)
+        with self._ledger.read() as view:
+            events = view.events([stream]).get(stream, [])
+        return fold_record(events)
+
+    def events(self, after: int, limit: int) -> list[StoredEvent]:
+        """Events with seq > after, in order, at most `limit`."""
+        with self._ledger.read() as view:
+            return view.range(after, limit)
+
+    def heads(self, invocation_ids: Iterable[str]) -> dict[str, Head]:
+        """The heads that exist, by invocation."""
+        streams = [invocation_stream(invocation_id) for invocation_id in invocation_ids]
+        with self._ledger.read() as view:
+            return {stream.id: head for stream, head in view.heads(streams).items()}
+
+    def wait(
+        self,
+        invocation_ids: Sequence[str],
+        seconds: float,
+        *,
+        pause: Callable[[float], object] | None = None,
+    ) -> dict[str, Head]:
+        """Wait until all rest (final, or unknown until somebody looks), at most so long; their heads then.
+
+        The ledger is asked at growing intervals of at most 20 ms. `pause` waits in place of this method.
+        """
+        pause = pause or threading.Event().wait
+        deadline = time.monotonic() + seconds
+        interval = POLL_FIRST_SECONDS
+        while True:
+            heads = self.heads(invocation_ids)
+            left = deadline - time.monotonic()
+            if left <= 0 or _all_rest(heads, invocation_ids):
+                return heads
+            pause(min(interval, left))
+            interval = min(interval * 1.5, POLL_SECONDS_MAX)
+
+
+def fold_record(events: Sequence[StoredEvent]) -> ToolInvocationRecord | None:
+    """The record that one invocation's events add up to; raises what the reducer raises."""
+    reducer = DefaultToolReducer()
+    record: ToolInvocationRecord | None = None
+    for event in events:
+        record = reducer.apply(record, event)
+    return record
+
+
+def _all_rest(heads: Mapping[str, Head], invocation_ids: Sequence[str]) -> bool:
+    return all(
+        invocation_id in heads and heads[invocation_id].phase in RESTING for invocation_id in invocation_ids
+    )
