@@ -85,7 +85,7 @@ def read_public(folder: Path) -> Mapping[KeyPurpose, str]:
     except (OSError, NotJsonError) as error:
         raise KeyUnavailableError(path, f"cannot be read: {error}") from None
     signing = [purpose for purpose in KeyPurpose if purpose.signs]
-    if not isinstance(found, dict) or sorted(found) != sorted(signing):
+    if sorted(found) != sorted(signing):
         raise KeyUnavailableError(path, "does not name every key")
     return MappingProxyType({purpose: str(found[purpose]) for purpose in signing})
 

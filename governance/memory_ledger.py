@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from governance.append import ANY_VERSION, key_is_live, require_appends
 from governance.chain import genesis, place
 from governance.ledger import Append, Boot, Due, Head, KeyName, KeyOwner, LedgerInfo, StageKey
+from governance.verification.record import EventRecord, StreamRecord
+from interlock.canonical import sha256_hex
 from interlock.clock import Clock
 from interlock.errors import ConflictError, LedgerClosedError
 from interlock.event import StoredEvent, Stream, StreamKind, invocation_stream
@@ -86,6 +88,10 @@ class InMemoryLedger:
             finally:
                 self._writer = None
         self._faults.reach("ledger.after_commit")
+
+    def records(self) -> InMemoryRecords:
+        """The rows as they are now, for `verify`."""
+        return InMemoryRecords(self._state, self._info.incarnation)
 
     def settings(self) -> Mapping[str, str]:
         return {"durability": "none"}
@@ -282,6 +288,42 @@ class InMemoryTransaction(InMemoryView):
         stream = invocation_stream(invocation_id)
         if stream in self._state.heads:
             self._state.heads[stream] = change(self._state.heads[stream])
+
+
+class InMemoryRecords:
+    """The rows of one state, as `verify` reads them."""
+
+    def __init__(self, state: _State, incarnation: str) -> None:
+        self._state = state
+        self._incarnation = incarnation
+
+    @property
+    def incarnation(self) -> str:
+        return self._incarnation
+
+    def issued_seq(self) -> int:
+        return len(self._state.log)
+
+    def events(self, after: int | None, limit: int) -> list[EventRecord]:
+        page = self._state.log[after or 0 :][:limit]
+        return [EventRecord(event.seq, event, sha256_hex(event.payload)) for event in page]
+
+    def headless(self, streams: Collection[Stream]) -> set[Stream]:
+        return set(streams) - self._state.heads.keys()
+
+    def streams(self, after: Stream | None, limit: int) -> list[StreamRecord]:
+        state = self._state
+        return [
+            StreamRecord(state.heads[stream], state.streams.get(stream, []), state.dues.get(stream))
+            for stream in _page(state.heads, after, limit)
+        ]
+
+    def dues(self, after: Stream | None, limit: int) -> list[Due]:
+        return [self._state.dues[stream] for stream in _page(self._state.dues, after, limit)]
+
+
+def _page(streams: Iterable[Stream], after: Stream | None, limit: int) -> list[Stream]:
+    return sorted(stream for stream in streams if after is None or stream > after)[:limit]
 
 
 def _accepted_seq(head: Head, before: Head | None, first_seq: int) -> int:

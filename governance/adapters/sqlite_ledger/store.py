@@ -14,6 +14,7 @@ from pathlib import Path
 from governance.adapters.sqlite_ledger.connection import SQLITE_VERSION_MIN, Database
 from governance.adapters.sqlite_ledger.mount import network_file_system
 from governance.adapters.sqlite_ledger.reading import SqliteView
+from governance.adapters.sqlite_ledger.record import SqliteRecords
 from governance.adapters.sqlite_ledger.schema import MIN_READER, SCHEMA_VERSION, STATEMENTS
 from governance.adapters.sqlite_ledger.writing import SqliteTransaction
 from governance.ledger import LedgerInfo
@@ -91,6 +92,10 @@ class SqliteLedger:
             self._faults.reach("ledger.before_commit")
             self._database.commit(connection)
             self._faults.reach("ledger.after_commit")
+
+    def records(self) -> SqliteRecords:
+        """The raw rows, for `verify`."""
+        return SqliteRecords(self._database, self._info.incarnation)
 
     def settings(self) -> Mapping[str, str]:
         return self._database.settings()

@@ -1,0 +1,1 @@
+"""The checks that `verify` makes, each blind to the others: chain, anchors, keys, meaning, heads."""

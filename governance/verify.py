@@ -1,0 +1,149 @@
+"""Proves a ledger, or says by sequence number what is wrong with it. Trusts nothing but raw rows and keys.
+
+First the log row by row (chain, anchors, keys), then stream by stream (meaning, heads, due rows), in pages, so
+that memory is flat. Never runs anything and never repairs anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from governance.keys import KeyPurpose
+from governance.verification.fault import Fault, FaultCode, Faults
+from governance.verification.key import KeyBook, RingOf
+from governance.verification.link import ChainWalk
+from governance.verification.meaning import InvocationCheck
+from governance.verification.outside import AnchorCheck
+from governance.verification.record import EventRecord, LedgerRecords, StreamRecord
+from governance.verification.standing import check_order, check_standing
+from interlock.canonical import JsonObject
+from interlock.event import Stream, StreamKind
+from interlock.seal import Purpose
+
+EVENTS_PAGE = 1_000
+STREAMS_PAGE = 200
+
+
+class Report(NamedTuple):
+    """What `verify` found."""
+
+    ok: bool
+    events: int
+    """Rows that were read."""
+    seq: int
+    """The highest number among them."""
+    head: str
+    """Hash of the last row; an auditor may compare it with one kept elsewhere."""
+    anchored: int
+    """Up to which number anchors agree; what lies behind is vouched for by the ledger alone."""
+    faults: list[Fault]
+    """By event, at most 1,000."""
+    more: int
+    """Faults beyond those."""
+
+    def to_json(self) -> JsonObject:
+        """The report as one JSON object."""
+        faults: list[JsonObject] = [
+            {"seq": fault.seq, "code": fault.code.value, "detail": fault.detail} for fault in self.faults
+        ]
+        return {**self._asdict(), "faults": [*faults]}
+
+
+def verify(
+    records: LedgerRecords,
+    anchors: Sequence[Path],
+    keys: Mapping[KeyPurpose, Collection[tuple[str, str]]],
+    ring_of: RingOf,
+) -> Report:
+    """Verify all that a ledger holds.
+
+    `anchors` are the files of signed heads, the ones kept elsewhere included; `keys` the (kid, public hex)
+    known outside the ledger, by purpose; `ring_of` makes a key ring of kid → public hex.
+    Raises LedgerUnavailableError and LedgerClosedError where the rows cannot be read at all.
+    """
+    faults = Faults()
+    book = KeyBook(keys, ring_of, records.incarnation, faults)
+    log = _read_log(records, book, anchors, faults)
+    shown = _read_streams(records, book, log.walk.last, faults)
+    if shown != log.walk.events and not faults.count:
+        said = f"the log holds {log.walk.events} rows, its streams show {shown}"
+        faults.add(None, FaultCode.ROW_HIDDEN, said)
+    _read_dues(records, faults)
+    kept = faults.in_order()
+    walk, more = log.walk, faults.count - len(kept)
+    return Report(not kept, walk.events, walk.last, walk.head, log.anchors.agreed, kept, more)
+
+
+class _Log(NamedTuple):
+    walk: ChainWalk
+    anchors: AnchorCheck
+
+
+def _read_log(records: LedgerRecords, book: KeyBook, anchors: Sequence[Path], faults: Faults) -> _Log:
+    """The first pass, over every row by its number; what is appended while it reads is read too."""
+    log = _Log(ChainWalk(records.incarnation, faults), AnchorCheck(records.incarnation, faults))
+    log.anchors.load(anchors)
+    # Asked before the rows, so that a ledger that is written to meanwhile never seems cut.
+    issued_seq = records.issued_seq()
+    for page in _pages_of_events(records):
+        for record in page:
+            log.walk.feed(record)
+            if record.event is not None:
+                log.anchors.feed(record.place, record.event.hash)
+                book.feed(record.event)
+        _check_heads_exist(records, page, faults)
+    log.walk.end(issued_seq)
+    log.anchors.end(log.walk.last, book.verifier(KeyPurpose.ANCHOR, Purpose.ANCHOR))
+    return log
+
+
+def _check_heads_exist(records: LedgerRecords, page: Sequence[EventRecord], faults: Faults) -> None:
+    firsts: dict[Stream, int] = {}
+    for record in page:
+        if record.event is not None:
+            firsts.setdefault(record.event.stream, record.place)
+    for stream in records.headless(firsts.keys()):
+        faults.add(firsts[stream], FaultCode.STREAM_HEADLESS, f"{stream} has events and no head")
+
+
+def _read_streams(records: LedgerRecords, book: KeyBook, last: int, faults: Faults) -> int:
+    """The second pass; how many rows of the first one it was shown."""
+    check = InvocationCheck(
+        book.verifier(KeyPurpose.GOVERNANCE, Purpose.PERMIT),
+        book.verifier(KeyPurpose.POOL, Purpose.RECEIPT),
+        faults,
+    )
+    shown = 0
+    for record in _streams(records):
+        shown += sum(event.seq <= last for event in record.events)
+        is_dense = check_order(record, faults)
+        if is_dense and record.head.kind == StreamKind.INVOCATION:
+            folded = check.check(record.events)
+            if folded is not None:
+                check_standing(record, folded, faults)
+    return shown
+
+
+def _read_dues(records: LedgerRecords, faults: Faults) -> None:
+    after: Stream | None = None
+    while page := records.dues(after, EVENTS_PAGE):
+        streams = [Stream(due.kind, due.id) for due in page]
+        for stream in sorted(records.headless(streams)):
+            faults.add(None, FaultCode.DUE_STRAY, f"something falls due for {stream}, which has no head")
+        after = streams[-1]
+
+
+def _pages_of_events(records: LedgerRecords) -> Iterator[list[EventRecord]]:
+    after: int | None = None
+    while page := records.events(after, EVENTS_PAGE):
+        yield page
+        after = page[-1].place
+
+
+def _streams(records: LedgerRecords) -> Iterator[StreamRecord]:
+    after: Stream | None = None
+    while page := records.streams(after, STREAMS_PAGE):
+        yield from page
+        after = page[-1].head.stream
