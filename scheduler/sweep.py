@@ -5,20 +5,24 @@ What needs a judgement is handed to the governor by id; a wake-up that gets lost
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from governance.ledger import Boot, Due, Head, Ledger
 from interlock.clock import boottime_ns
-from interlock.errors import LedgerUnavailableError
+from interlock.errors import LedgerUnavailableError, RetryLaterError
 from interlock.event import Stream, StreamKind
 from interlock.hint import HintPublisher
 from interlock.settings import Settings
 from interlock.state import Phase
+from interlock.stopping import Stopping
 from scheduler.dispatch import Dispatch
 from scheduler.lease_watch import LeaseWatch
 from scheduler.lost import REMIND_US, Lost
+
+logger = logging.getLogger(__name__)
 
 DUE_MAX = 500
 RUNNING_MAX = 10_000
@@ -40,6 +44,15 @@ class Sweep:
     ask_review: Callable[[Sequence[str]], None]
     """Hand invocation ids to the governor."""
     settings: Settings
+
+    def run(self, stopping: Stopping, pause_seconds: float) -> None:
+        """Look again and again until stopped; what is away is waited for."""
+        while not stopping.is_set():
+            try:
+                self.step()
+            except RetryLaterError as error:
+                logger.warning("%s; waiting", error)
+            stopping.wait(pause_seconds)
 
     def step(self) -> int:
         """Look once at everything that is due; returns how many rows were."""

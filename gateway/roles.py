@@ -1,0 +1,208 @@
+"""The composition roots: one function a role, each building its process from the parts it needs.
+
+Nothing is decided here; every role runs until it is told to stop, and ends when one of its loops does.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+
+from gateway.embedded.role import RoleContext
+from gateway.parts import Parts, kids_of
+from governance.adapters.celery_reception import CeleryReception
+from governance.adapters.redis_intake import RedisIntake
+from governance.anchor import AnchorWriter
+from governance.council import Council
+from governance.decide import Clerk
+from governance.follow import Follow
+from governance.gate import Gate, default_steps
+from governance.governor import Governor
+from governance.grant import Grant
+from governance.installation import POLICY, install
+from governance.keys import KeyPurpose
+from governance.ledger import Boot, Ledger
+from governance.line import Line
+from governance.propose import Propose
+from governance.toolbox import Toolbox
+from interlock.adapters.celery_hints import CeleryHintPublisher
+from interlock.adapters.ed25519 import is_signed_by
+from interlock.adapters.redis_client import connect
+from interlock.adapters.redis_stream import RedisProjectionNotice
+from interlock.adapters.request_queue import RequestQueue
+from interlock.proposal import DECIDE_QUEUE, PROPOSE_QUEUE
+from interlock.tier import Pool
+from scheduler.dispatch import Dispatch
+from scheduler.lease_watch import LeaseWatch
+from scheduler.lost import Lost
+from scheduler.relay import Relay, fence_of
+from scheduler.sweep import Sweep
+from workers.adapters.sqlite_projection import SqliteProjection
+from workers.lease import Lease, is_boot_alive
+from workers.pool import run_pool
+from workers.project import StreamProjector
+
+logger = logging.getLogger("interlock")
+
+SWEEP_SECONDS = 0.5
+EXIT_FENCED = 4
+EXIT_LOOP_ENDED = 5
+
+
+def set_up(parts: Parts) -> None:
+    """What a start records before any role runs: keys, ledger, own tools, operator."""
+    parts.make_keys()
+    ledger = parts.ledger(create=True)
+    try:
+        public = parts.public_keys()
+        install(ledger, public, kids_of(public))
+    finally:
+        ledger.close()
+
+
+def run_governor(context: RoleContext, parts: Parts) -> int:
+    """Takes proposals and decisions."""
+    ledger, stream = parts.ledger(), parts.stream()
+    fence = fence_of(ledger, stream)
+    if fence is not None:
+        logger.error("LEDGER_FENCED: %s", fence.reason)
+        return EXIT_FENCED
+    lease = Lease(parts.directory.boots, "governor")
+    publisher, waker = CeleryHintPublisher(parts.directory.broker_url), parts.waker()
+    line, toolbox, sealer = Line(parts.settings), Toolbox(ledger), parts.sealer()
+    gate = Gate(default_steps(), POLICY)
+    clerk = Clerk(parts.signer(KeyPurpose.GOVERNANCE), parts.settings)
+    reception = CeleryReception(ledger)
+    governor = Governor(
+        intake_of(parts, PROPOSE_QUEUE, lease.boot_id),
+        reception.read_proposal,
+        Propose(ledger, toolbox, gate, clerk, line, sealer, parts.faults),
+        ledger,
+        publisher,
+        waker,
+        parts.faults,
+    )
+    council = Council(
+        intake_of(parts, DECIDE_QUEUE, lease.boot_id),
+        reception.read_request,
+        # A toolbox belongs to one thread.
+        Grant(ledger, Toolbox(ledger), gate, clerk, line, sealer, parts.faults),
+        ledger,
+        line,
+        is_signed_by,
+        CeleryHintPublisher(parts.directory.broker_url),
+        parts.waker(),
+        parts.faults,
+    )
+
+    def is_dead(boot_id: str) -> bool:
+        return not is_boot_alive(parts.directory.boots, boot_id)
+
+    poll_seconds = parts.settings.poll_ms / 1_000
+    proposals = Follow(governor.intake, governor.handle, parts.settings.intake_max, poll_seconds, is_dead)
+    decisions = Follow(council.intake, council.handle, parts.settings.intake_max, poll_seconds, is_dead)
+    return _run_loops(
+        context,
+        {
+            "propose": lambda: proposals.run(context.stopping),
+            "decide": lambda: decisions.run(context.stopping),
+        },
+    )
+
+
+def intake_of(parts: Parts, queue: str, boot_id: str) -> RedisIntake:
+    """One loop's way into a queue, with lists of its own."""
+    url = parts.directory.broker_client_url
+    return RedisIntake(connect(url), connect(url, blocking=True), queues=(queue,), boot=boot_id)
+
+
+def run_scheduler(context: RoleContext, parts: Parts) -> int:
+    """Relays events, and wakes whatever is due."""
+    ledger = parts.ledger()
+    anchors = AnchorWriter(
+        [parts.directory.anchors], parts.signer(KeyPurpose.ANCHOR), ledger.info.incarnation, parts.clock
+    )
+    relay = Relay(ledger, parts.stream(), parts.waker(), parts.faults, anchor=anchors.anchor)
+    sweep = sweep_of(parts, ledger, CeleryHintPublisher(parts.directory.broker_url))
+    ended = threading.Event()
+    return _run_loops(
+        context,
+        {
+            "relay": lambda: relay.run(ended),
+            "sweep": lambda: sweep.run(context.stopping, SWEEP_SECONDS),
+        },
+        ended=ended,
+    )
+
+
+def sweep_of(parts: Parts, ledger: Ledger, publisher: CeleryHintPublisher) -> Sweep:
+    """The sweep over one ledger."""
+    line = Line(parts.settings)
+
+    def lock_is_free(boot: Boot) -> bool | None:
+        return not is_boot_alive(parts.directory.boots, boot.boot_id)
+
+    return Sweep(
+        ledger,
+        Dispatch(ledger, line, parts.settings),
+        Lost(ledger, line, parts.settings, parts.faults),
+        LeaseWatch(parts.settings.lease_ms, lock_is_free),
+        publisher,
+        publisher.queued_ids,
+        RequestQueue.at(parts.directory.broker_client_url).review,
+        parts.settings,
+    )
+
+
+def run_projector(context: RoleContext, parts: Parts) -> int:
+    """Folds events into views."""
+    projector = StreamProjector(
+        parts.ledger(),
+        parts.stream(),
+        SqliteProjection.open(parts.directory.views),
+        parts.faults,
+        notice=RedisProjectionNotice(connect(parts.directory.broker_client_url)),
+    )
+    ended = threading.Event()
+    return _run_loops(context, {"project": lambda: projector.run(ended)}, ended=ended)
+
+
+def run_pool_role(context: RoleContext, parts: Parts, pool: Pool, environment: Mapping[str, str]) -> int:
+    """Executes what one pool is for."""
+    return run_pool(
+        parts.directory.path,
+        pool.value,
+        parts.directory.broker_url,
+        environment,
+        ready=context.ready,
+        stop=context.stopping,
+        settings=parts.settings,
+    )
+
+
+def _run_loops(
+    context: RoleContext, loops: Mapping[str, Callable[[], object]], *, ended: threading.Event | None = None
+) -> int:
+    """Run each loop in a thread until the stop; one that ends before it ends the process."""
+    over = ended or threading.Event()
+    failed: list[str] = []
+
+    def run(name: str, loop: Callable[[], object]) -> None:
+        try:
+            loop()
+        except Exception:
+            logger.exception("the loop %s of %s ended", name, context.name)
+        if not context.stopping.is_set():
+            failed.append(name)
+            context.stopping.set()
+
+    threads = [threading.Thread(target=run, args=item, name=item[0]) for item in loops.items()]
+    for thread in threads:
+        thread.start()
+    context.ready()
+    context.stopping.wait()
+    over.set()
+    for thread in threads:
+        thread.join()
+    return EXIT_LOOP_ENDED if failed else 0

@@ -1,0 +1,119 @@
+"""Reads queue items: Celery messages into proposals and requests, with the client they come from.
+
+Who a client is follows from a signature or from the queue it came on, never from what it says of itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from governance.council import Request, read_arguments
+from governance.dead_letter import DeadLetter
+from governance.intake import TakenItem
+from governance.ledger import Ledger
+from governance.principal import LOCAL_CLIENT, Principal, find_principal
+from interlock.adapters.celery_wire import Envelope, NotAnEnvelope, decode_task
+from interlock.adapters.ed25519 import Ed25519KeyRing
+from interlock.decision import Reason
+from interlock.proposal import (
+    CANCEL_TASK,
+    DECIDE_TASK,
+    PROPOSE_QUEUE,
+    PROPOSE_TASK,
+    Proposal,
+    ProposalRefused,
+    parse_proposal,
+    verify_proposal_auth,
+)
+
+REVIEW_TASK = "interlock.review"
+ITEM_BYTES_MAX = 8 * 1_048_576
+_REQUESTS = frozenset((REVIEW_TASK, DECIDE_TASK, CANCEL_TASK))
+
+
+@dataclass(frozen=True, slots=True)
+class CeleryReception:
+    """Reads items of `interlock.propose` and `interlock.decide`."""
+
+    ledger: Ledger
+
+    def read_proposal(self, item: TakenItem) -> Proposal | ProposalRefused | DeadLetter:
+        """One proposal with its client, or why there is none. Never raises for an input."""
+        envelope = _envelope(item)
+        if isinstance(envelope, DeadLetter):
+            return envelope
+        refused = _refused_envelope(envelope)
+        if refused is not None:
+            return refused
+        said = parse_proposal(
+            envelope.kwargs_json,
+            task_id=envelope.task_id,
+            reply_to=envelope.reply_to,
+            wants_result=envelope.wants_result,
+        )
+        return self._authenticated(said, item.queue) if isinstance(said, Proposal) else said
+
+    def read_request(self, item: TakenItem) -> Request | DeadLetter:
+        """One vote, cancellation or call for a review. Never raises for an input."""
+        envelope = _envelope(item)
+        if isinstance(envelope, DeadLetter):
+            return envelope
+        if envelope.task not in _REQUESTS:
+            reason = Reason(code="NOT_AN_ENVELOPE", sentence=f"no request is called {envelope.task[:100]!r}")
+            return DeadLetter(item.raw, item.queue, reason)
+        arguments = read_arguments(envelope.kwargs_json)
+        if arguments is None:
+            reason = Reason(code="JSON_SYNTAX", sentence="its arguments are no JSON object")
+            return DeadLetter(item.raw, item.queue, reason)
+        task_id = envelope.task_id if envelope.wants_result else None
+        return Request(envelope.task, arguments, LOCAL_CLIENT, envelope.reply_to, task_id)
+
+    def _authenticated(self, proposal: Proposal, queue: str) -> Proposal | ProposalRefused:
+        name = proposal.auth.client if proposal.auth is not None else _client_of(queue)
+        client = self._client(name)
+        if client is None:
+            return _refusal(proposal, Reason(code="CLIENT_UNKNOWN", sentence="no such client is registered"))
+        if proposal.auth is not None:
+            keys = {client.kid: client.public_key} if client.public_key else {}
+            reason = verify_proposal_auth(proposal, Ed25519KeyRing(keys))
+            if reason is not None:
+                return _refusal(proposal, reason)
+        return proposal.authenticated(client.name, client.tenant, signed=proposal.auth is not None)
+
+    def _client(self, name: str) -> Principal | None:
+        with self.ledger.read() as view:
+            found = find_principal(view, name)
+        return found if found is not None and found.role == "client" else None
+
+
+def _client_of(queue: str) -> str:
+    """The one client that a queue belongs to: the local one, or whom an ACL gave its own."""
+    return LOCAL_CLIENT if queue == PROPOSE_QUEUE else queue.removeprefix(f"{PROPOSE_QUEUE}.")
+
+
+def _envelope(item: TakenItem) -> Envelope | DeadLetter:
+    if len(item.raw) > ITEM_BYTES_MAX:
+        reason = Reason(code="JSON_SIZE", sentence=f"more than {ITEM_BYTES_MAX} bytes")
+        return DeadLetter(item.raw, item.queue, reason)
+    decoded = decode_task(item.raw)
+    return DeadLetter(item.raw, item.queue, decoded.reason) if isinstance(decoded, NotAnEnvelope) else decoded
+
+
+def _refused_envelope(envelope: Envelope) -> ProposalRefused | None:
+    if envelope.task != PROPOSE_TASK:
+        reason = Reason(code="NOT_AN_ENVELOPE", sentence=f"no proposal is called {envelope.task[:100]!r}")
+    elif envelope.refused_options:
+        options = ", ".join(envelope.refused_options)
+        reason = Reason(code="OPTION_UNSUPPORTED", sentence=f"these options have no meaning here: {options}")
+    else:
+        return None
+    return ProposalRefused(
+        reason,
+        reply_to=envelope.reply_to,
+        task_id=envelope.task_id,
+        wants_result=envelope.wants_result,
+    )
+
+
+def _refusal(proposal: Proposal, reason: Reason) -> ProposalRefused:
+    return ProposalRefused(reason, proposal.id, proposal.reply_to, proposal.task_id, proposal.wants_result)
