@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -16,6 +17,7 @@ from typing import Any, Protocol
 from celery import Celery, signals
 from celery.apps.worker import Worker
 from celery.concurrency.thread import TaskPool as ThreadPool
+from celery.exceptions import SecurityWarning
 from celery.worker import state
 from celery.worker.consumer import Consumer
 from kombu import Connection, Queue
@@ -179,7 +181,10 @@ class PoolWorker(Worker):
         }
         require_pinned(self.app)
         self.app.bind(self.served, self.alarm)
-        super().__init__(**{**given, **fixed})
+        with warnings.catch_warnings():
+            # It means an account without a name: ours has none, on purpose. And only JSON is accepted.
+            warnings.simplefilter("ignore", SecurityWarning)
+            super().__init__(**{**given, **fixed})
 
     def start(self) -> None:
         """Serve until told to stop; what runs is finished first."""
