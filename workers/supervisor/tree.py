@@ -55,8 +55,25 @@ def end_all(budget_ms: int = KILL_BUDGET_MS) -> bool:
     return True
 
 
-def _reap() -> bool:
-    """Reaps what has ended; True while children are left."""
+def end_strays(own: set[int], budget_ms: int = KILL_BUDGET_MS) -> None:
+    """Reaps what has ended, and ends every child that is not one of `own`; takes the dead out of `own`.
+
+    Such a child was left behind by a process below this one. A sandbox's launcher binds itself to its
+    parent only after a while: whoever lost its parent before that is found here and nowhere else.
+    """
+    give_up_at = time.monotonic() + budget_ms / 1000
+    while True:
+        _reap(own)
+        strays = [pid for pid in _children(os.getpid()) if pid not in own]
+        if not strays or time.monotonic() > give_up_at:
+            return
+        for pid in strays:
+            _kill(pid)
+        signal.sigtimedwait([signal.SIGCHLD], 0.001)
+
+
+def _reap(known: set[int] | None = None) -> bool:
+    """Reaps what has ended, and takes it out of `known`; True while children are left."""
     while True:
         try:
             pid, _ = os.waitpid(-1, os.WNOHANG)
@@ -64,6 +81,8 @@ def _reap() -> bool:
             return False
         if pid == 0:
             return True
+        if known is not None:
+            known.discard(pid)
 
 
 def _kill(pid: int) -> None:
