@@ -1,7 +1,7 @@
 """Proves a ledger, or says by sequence number what is wrong with it. Trusts nothing but raw rows and keys.
 
-First the log row by row (chain, anchors, keys), then stream by stream (meaning, heads, due rows), in pages, so
-that memory is flat. Never runs anything and never repairs anything.
+First the log row by row (chain, anchors, keys), then stream by stream (meaning, heads, due rows), in pages:
+memory is flat. Never runs anything and never repairs anything.
 """
 
 from __future__ import annotations

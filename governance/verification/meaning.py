@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from governance.verification.fault import FaultCode, Faults
-from governance.verification.outcome import check_receipt
+from governance.verification.outcome import Execution, check_receipt
 from interlock.canonical import JsonObject, canonical, sha256_hex, thaw
 from interlock.errors import NotJsonError
 from interlock.event import StoredEvent, ToolInvocationRequested
@@ -22,9 +22,12 @@ from interlock.state import (
     IllegalMoveError,
     ToolInvocationRecord,
     UnknownEventError,
+    UnreadableEventError,
 )
 
-_UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, NotJsonError, ValidationError)
+_UNREADABLE = (
+    KeyError, TypeError, ValueError, AttributeError, NotJsonError, ValidationError, UnreadableEventError,
+)  # fmt: skip
 
 
 class InvocationCheck:
@@ -65,6 +68,7 @@ class _Walk:
         self._requested: ToolInvocationRequested | None = None
         self._action: Action | None = None
         self._granted: Permit | None = None
+        self._execution: Execution | None = None
         self.record: ToolInvocationRecord | None = None
 
     def step(self, event: StoredEvent) -> None:
@@ -80,7 +84,7 @@ class _Walk:
             self._granted = None
         elif event.type == "ToolExecutionStarted":
             self._start(event, body)
-        check_receipt(event, body, self._receipts, self._faults)
+        check_receipt(event, body, self._execution, self._receipts, self._faults)
 
     def _request(self, event: StoredEvent, body: JsonObject) -> None:
         self._requested = requested = ToolInvocationRequested.model_validate(body)
@@ -112,6 +116,7 @@ class _Walk:
             self._faults.add(event.seq, FaultCode.PERMIT_MISMATCH, f"{wrong.field}: {wrong.detail}")
 
     def _start(self, event: StoredEvent, body: Any) -> None:
+        self._execution = Execution(body["attempt"], body["permit_digest"])
         if self._granted is None:
             said = "it was started without a grant of its tier before it"
             self._faults.add(event.seq, FaultCode.START_UNGRANTED, said)

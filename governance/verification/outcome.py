@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from governance.verification.fault import FaultCode, Faults
 from interlock.canonical import digest_of
@@ -11,8 +11,19 @@ from interlock.event import StoredEvent
 from interlock.seal import Seal, SealVerifier
 
 
+class Execution(NamedTuple):
+    """What began: the attempt, and the permit it began under."""
+
+    attempt: int
+    permit_digest: str
+
+
 def check_receipt(
-    event: StoredEvent, body: Mapping[str, Any], verifier: SealVerifier, faults: Faults
+    event: StoredEvent,
+    body: Mapping[str, Any],
+    execution: Execution | None,
+    verifier: SealVerifier,
+    faults: Faults,
 ) -> None:
     """Judge the sealed receipt that an outcome's payload holds, if it holds one.
 
@@ -26,6 +37,9 @@ def check_receipt(
         faults.add(event.seq, FaultCode.RECEIPT_CHANGED, "the receipt is not the one of its digest")
     elif not verifier.verify(digest, Seal.model_validate(sealed["seal"])):
         faults.add(event.seq, FaultCode.RECEIPT_SEAL, "no pool of this installation sealed the receipt")
-    if receipt["invocation_id"] != event.stream_id:
-        about = f"the receipt is about {receipt['invocation_id']}"
-        faults.add(event.seq, FaultCode.RECEIPT_FOREIGN, about)
+    told = Execution(receipt["attempt"], receipt["permit_digest"])
+    # What was found out later is told by whoever found it out, about no attempt of his own.
+    is_other = receipt["kind"] != "reconciled" and told != execution
+    if receipt["invocation_id"] != event.stream_id or is_other:
+        said = f"attempt {told.attempt} of {receipt['invocation_id']} under permit {told.permit_digest}"
+        faults.add(event.seq, FaultCode.RECEIPT_FOREIGN, f"the receipt is about {said}")
