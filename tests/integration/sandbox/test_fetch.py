@@ -79,23 +79,23 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture(scope="module")
-def fetching(reachable_folder: Path, server: Server) -> Iterator[Pool]:
+def fetching(reachable_folder: Path, server: Server, closed_port: int) -> Iterator[Pool]:
     """A pool that lists the test's server with its private address, and others without one."""
-    closed = unused_port()
     entries: list[tuple[str, int, list[str]]] = [
         ("localhost", server.port, ["127.0.0.1", "::1"]),
-        ("localhost", closed, ["127.0.0.0/8", "::1"]),
+        ("localhost", closed_port, ["127.0.0.0/8", "::1"]),
         ("localhost", server.port + 1 if server.port < 65535 else 1, []),
         ("no-such-name.invalid", 80, []),
     ]
     running = Pool(reachable_folder, egress=entries)
     require_sandbox(running)
-    running.closed_port = closed  # type: ignore[attr-defined]
     yield running
     running.close()
 
 
-def unused_port() -> int:
+@pytest.fixture(scope="module")
+def closed_port() -> int:
+    """A port on which nobody listens."""
     with socket.create_server(("127.0.0.1", 0)) as unused:
         return int(unused.getsockname()[1])
 
@@ -151,8 +151,8 @@ def test_a_response_that_never_ends_meets_the_wall_limit(fetching: Pool, server:
     assert time.monotonic() - began_at < 5
 
 
-def test_a_refused_connection_sent_nothing(fetching: Pool) -> None:
-    failed = fetch_failed(fetching, f"http://localhost:{fetching.closed_port}/")  # type: ignore[attr-defined]
+def test_a_refused_connection_sent_nothing(fetching: Pool, closed_port: int) -> None:
+    failed = fetch_failed(fetching, f"http://localhost:{closed_port}/")
     assert (failed.code, failed.began) == ("UPSTREAM_UNREACHABLE", False)
     failed = fetch_failed(fetching, "http://no-such-name.invalid/")
     assert (failed.code, failed.began) == ("UPSTREAM_UNREACHABLE", False)

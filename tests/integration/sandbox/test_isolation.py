@@ -21,7 +21,7 @@ def test_the_report_names_what_the_self_test_proved(pool: Pool) -> None:
     assert (completed.sandbox.strength, list(completed.sandbox.layers)) == ("N", pool.layers)
 
 
-@pytest.mark.parametrize("root", ["/etc", "/tmp", "/var", "/home", "/root", "/dev/shm", "/work/.."])
+@pytest.mark.parametrize("root", ["/etc", "/tmp", "/var", "/home", "/root", "/dev/shm"])
 def test_sees_no_canary_below(pool: Pool, reachable_tmp_path: Path, root: str) -> None:
     assert pool.canary.read_text() == CANARY
     output = pool.shell(

@@ -251,8 +251,9 @@ def test_a_closed_pool_leaves_no_process(own_pool: Pool) -> None:
     assert isinstance(own_pool.execute("shell.run", {"argv": ["true"]}), Completed)
     supervisors = children_of(own_pool.spawner_pid)
     own_pool.close()
-    for pid in (own_pool.spawner_pid, *supervisors):
-        until(lambda pid=pid: not process_is_alive(pid), 2, "every process of the pool is gone")  # type: ignore[misc]
+    processes = [own_pool.spawner_pid, *supervisors]
+    assert len(processes) == 2
+    until(lambda: not any(map(process_is_alive, processes)), 2, "every process of the pool is gone")
 
 
 def process_is_alive(pid: int) -> bool:
