@@ -138,6 +138,6 @@ class InMemorySupervisor:
         if reason is not None:
             return NotStarted("CANCELLED_BEFORE_START", reason)
         if before_effect is not None and not before_effect():
-            return NotStarted("CLAIM_LOST", "the claim did not stand just before the effect")
+            return NotStarted("CLAIM_NOT_HELD", "the claim did not stand just before the effect")
         self.calls.append(call)
         return self._answer(call)

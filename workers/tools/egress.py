@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -28,7 +28,7 @@ _HOST = re.compile(
     r"(?=.{1,253}\Z)(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)*(?P<last>[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)\Z",
     re.ASCII,
 )
-_PORTS = {"http": 80, "https": 443}
+_PORTS: Mapping[str, int] = {"http": 80, "https": 443}
 
 _NOT_PUBLIC: tuple[str, ...] = (
     # IPv4: this network, private, shared, loopback, link-local and the metadata addresses in it, …

@@ -157,7 +157,7 @@ def test_nothing_begins_after_start_by_or_without_the_claim(pool: Pool) -> None:
     assert late.code == "START_BY_PASSED"
     lost = pool.execute("shell.run", {"argv": ["touch", "lost"]}, claim_holds=False)
     assert isinstance(lost, NotStarted)
-    assert lost.code == "CLAIM_LOST"
+    assert lost.code == "CLAIM_NOT_HELD"
     assert not {"late", "lost"} & {path.name for path in pool.workspace().iterdir()}
 
 
