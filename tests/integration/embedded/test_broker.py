@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 from redis import Redis
+from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
+from redis.retry import Retry
 
 from gateway.embedded import kernel
 from gateway.embedded.adapters.valkey import answers, find_server
@@ -44,12 +46,20 @@ def server(directory: DataDirectory) -> Iterator[BrokerServer]:
 
 @pytest.fixture
 def client(server: BrokerServer, directory: DataDirectory) -> Iterator[Redis]:
-    with Redis(unix_socket_path=str(directory.broker_socket), socket_timeout=10) as client:
+    retry = Retry(NoBackoff(), 1)  # once: each kill of the server closes the connection
+    with Redis(unix_socket_path=str(directory.broker_socket), socket_timeout=10, retry=retry) as client:
         yield client
 
 
 def newest_log_of_commands(directory: DataDirectory) -> Path:
     return max((directory.broker / "appendonlydir").glob("*.incr.aof"))
+
+
+def overwrite_inside(path: Path) -> None:
+    length = path.stat().st_size
+    with open(path, "r+b") as file:
+        file.seek(length // 3)
+        file.write(b"\0" * min(300, length // 3))
 
 
 def fill(client: Redis, count: int) -> None:
@@ -111,25 +121,23 @@ def test_a_cut_tail_costs_the_last_command_only(
     assert files_set_aside(directory) == []
 
 
-@pytest.mark.parametrize("place", ["commands", "base", "manifest"])
+@pytest.mark.parametrize("place", ["commands", "base", "manifest", "missing"])
 def test_files_that_cannot_be_read_are_set_aside_and_it_starts_empty(
     server: BrokerServer, client: Redis, directory: DataDirectory, place: str
 ) -> None:
     fill(client, 500)
     server.kill()
     folder = directory.broker / "appendonlydir"
-    pattern = {"commands": "*.incr.aof", "base": "*.base.rdb", "manifest": "*.manifest"}[place]
+    pattern = {"commands": "*.incr.aof", "base": "*.base.rdb", "manifest": "*.manifest"}.get(place, "*.rdb")
+    damage = Path.unlink if place == "missing" else overwrite_inside
     damaged = next(folder.glob(pattern))
-    length = damaged.stat().st_size
-    with open(damaged, "r+b") as file:
-        file.seek(length // 3)
-        file.write(b"\0" * min(300, length // 3))
+    damage(damaged)
 
     server.start()
 
     assert client.dbsize() == 0
     (aside,) = files_set_aside(directory)
-    assert (aside / damaged.name).exists()
+    assert (aside / damaged.name).exists() is (place != "missing")
     assert "starting empty" in (directory.broker / "valkey.log").read_text()
     client.set("after", "1")
     client.waitaof(1, 0, 5000)
