@@ -1,0 +1,252 @@
+"""The intake over a server of the Redis protocol: one script moves a batch, one pipeline ends it.
+
+Works on Celery's own lists, its priorities included. Nothing is popped: waiting leaves the queue as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+from redis import Redis
+from redis.client import Pipeline
+from redis.exceptions import ResponseError
+
+from governance.intake import TAKE_SIZE_MAX, Reply, TakenBatch, TakenItem
+from interlock.adapters.redis_client import broker_errors
+from interlock.answer import ANSWER_LIFE_SECONDS
+from interlock.errors import BrokerUnavailableError
+
+INDEX = "interlock:intake"
+PRIORITY_SUFFIXES = ("", "\x06\x163", "\x06\x166", "\x06\x169")
+"""How Celery names the lists of one queue; the first is the one that is used without priorities."""
+RESULT_PREFIX = "celery-task-meta-"
+REPLIES_MAX = 10_000
+"""Answers that one reply list keeps for a producer that does not read."""
+SLICE_SECONDS = 0.05
+"""How long an item on a list that is not waited on may lie; the busiest list is the one waited on."""
+
+_BOOT = re.compile(r"[A-Za-z0-9._-]{1,128}")
+
+
+class RedisIntake:
+    """An intake over two clients: `client` is bounded in time, `waiting` waits as long as it is told."""
+
+    def __init__(
+        self,
+        client: Redis,
+        waiting: Redis,
+        *,
+        boot: str,
+        queues: Sequence[str],
+        take_size_max: int = TAKE_SIZE_MAX,
+        look_seconds: float = 1.0,
+    ) -> None:
+        if not _BOOT.fullmatch(boot):
+            raise ValueError(f"a boot id is 1 to 128 of A-Z a-z 0-9 . _ -, not {boot!r}")
+        self._client, self._waiting = client, waiting
+        self._boot = boot
+        self._queues = deque(queues)
+        self._take_size_max = take_size_max
+        # One boot may have several intakes, each with lists of its own.
+        self._prefix = f"{boot}:{secrets.token_hex(4)}-"
+        self._count, self._overs = 1, 0
+        self._held: deque[str] = deque()
+        self._hot = queues[0]
+        self._look_seconds, self._look_at = look_seconds, 0.0
+        self._take, self._again, self._takeover = (
+            client.register_script(_script(name)) for name in ("take", "again", "takeover")
+        )
+
+    # --- taking ---
+
+    def take(self, limit: int, block_seconds: float) -> TakenBatch:
+        give_up_at = time.monotonic() + block_seconds
+        while True:
+            batch = self._once(limit)
+            remaining = give_up_at - time.monotonic()
+            if batch.items or remaining <= 0:
+                return batch
+            self._wait(min(remaining, SLICE_SECONDS))
+
+    def _once(self, limit: int) -> TakenBatch:
+        return self._from_held() or self._from_queues(limit)
+
+    def _from_held(self) -> TakenBatch | None:
+        while self._held:
+            field = self._held[0]
+            with broker_errors():
+                found = self._again(keys=[INDEX, self._list, _list_of(field)], args=[self._field, field])
+            batch = self._batch(found)
+            if batch.items:
+                return batch
+            self._held.popleft()
+        return None
+
+    def _from_queues(self, limit: int) -> TakenBatch:
+        queues = tuple(self._queues)
+        self._queues.rotate(-1)
+        sources = [queue + suffix for queue in queues for suffix in PRIORITY_SUFFIXES]
+        with broker_errors():
+            found = self._take(
+                keys=[INDEX, self._list, *sources], args=[self._field, limit, self._take_size_max, *queues]
+            )
+        return self._batch(found)
+
+    def _batch(self, found: list[bytes]) -> TakenBatch:
+        at_us, entry, *items = found
+        if not items:
+            return TakenBatch("", (), int(at_us))
+        name = self._list
+        self._count += 1  # only now: a call whose answer was lost must find its list again
+        _, deliveries, queue = _entry(entry or b"t 1 " + self._queues[0].encode())
+        self._hot = queue
+        return TakenBatch(name, tuple(TakenItem(raw, queue, deliveries) for raw in items), int(at_us))
+
+    def _wait(self, seconds: float) -> None:
+        """Until the busiest list has something; moving its end to its end leaves it as it is."""
+        with broker_errors():
+            self._waiting.blmove(
+                self._hot,
+                self._hot,
+                max(seconds, 0.001),  # type: ignore[arg-type]  # the server takes fractions
+                "RIGHT",
+                "RIGHT",
+            )
+
+    # --- ending ---
+
+    def done(self, batch: TakenBatch, replies: Sequence[Reply] = ()) -> None:
+        with broker_errors(), self._client.pipeline(transaction=False) as pipeline:
+            _add_replies(pipeline, replies)
+            pipeline.delete(batch.name)
+            pipeline.hdel(INDEX, _field_of(batch.name))
+            _execute(pipeline, must_succeed=2)
+
+    def give_back(self, batch: TakenBatch) -> None:
+        if not batch.items:
+            return
+        item = batch.items[0]
+        entry = f"h {item.deliveries - 1} {item.queue}"
+        with broker_errors():
+            self._client.hset(INDEX, _field_of(batch.name), entry)
+        self._held.append(_field_of(batch.name))
+
+    def answer(self, replies: Sequence[Reply]) -> None:
+        if not replies:
+            return
+        with broker_errors(), self._client.pipeline(transaction=False) as pipeline:
+            _add_replies(pipeline, replies)
+            _execute(pipeline, must_succeed=0)
+
+    # --- taking over ---
+
+    def takeover(self, is_dead: Callable[[str], bool]) -> list[TakenBatch]:
+        if not self._held and time.monotonic() >= self._look_at:
+            self._look(is_dead)
+            self._look_at = time.monotonic() + self._look_seconds
+        batch = self._from_held()
+        return [] if batch is None else [batch]
+
+    def _look(self, is_dead: Callable[[str], bool]) -> None:
+        ours = {field: entry for field, entry in self._index().items() if entry.queue in self._queues}
+        boots = {field.rpartition(":")[0] for field in ours} - {self._boot}
+        dead = {boot for boot in boots if is_dead(boot)}
+        for field in sorted(ours):
+            if field.rpartition(":")[0] in dead:
+                self._take_over(field)
+            elif field.startswith(self._prefix) and ours[field].state == "h" and field not in self._held:
+                self._held.append(field)  # its take-over went unheard
+
+    def _take_over(self, field: str) -> None:
+        # Never the next batch's name: that one may stand already, moved by a call whose answer was lost.
+        self._overs += 1
+        own = f"{self._prefix}over-{self._overs}"
+        with broker_errors():
+            items = self._takeover(keys=[INDEX, _list_of(field), _list_of(own)], args=[field, own])
+        if items:
+            self._held.append(own)
+
+    def _index(self) -> dict[str, _Entry]:
+        with broker_errors():
+            index: dict[Any, Any] = self._client.hgetall(INDEX)
+        return {field.decode(): _entry(entry) for field, entry in index.items()}
+
+    def now_us(self) -> int:
+        with broker_errors():
+            seconds, microseconds = self._client.time()
+        return seconds * 1_000_000 + microseconds
+
+    @property
+    def _field(self) -> str:
+        """Of the next list."""
+        return f"{self._prefix}{self._count}"
+
+    @property
+    def _list(self) -> str:
+        return _list_of(self._field)
+
+
+class _Entry(NamedTuple):
+    state: str
+    """`t` taken, `h` taken over or given back, and not handed out."""
+    deliveries: int
+    queue: str
+
+
+def _script(name: str) -> str:
+    return files("governance.adapters.redis_intake").joinpath(f"{name}.lua").read_text(encoding="utf-8")
+
+
+def _field_of(name: str) -> str:
+    return name.removeprefix(f"{INDEX}:")
+
+
+def _list_of(field: str) -> str:
+    return f"{INDEX}:{field}"
+
+
+def _entry(entry: bytes) -> _Entry:
+    state, deliveries, queue = entry.decode().split(" ", 2)
+    return _Entry(state, int(deliveries), queue)
+
+
+def _add_replies(pipeline: Pipeline, replies: Sequence[Reply]) -> None:
+    lists: dict[str, list[bytes]] = {}
+    for reply in replies:
+        data = reply.answer.to_bytes()
+        if reply.reply_to is not None:
+            lists.setdefault(reply.reply_to, []).append(data)
+        if reply.task_id is not None:
+            _add_result(pipeline, reply.task_id, data)
+    for name, answers in lists.items():
+        pipeline.lpush(name, *answers)
+        pipeline.ltrim(name, 0, REPLIES_MAX - 1)
+        pipeline.expire(name, ANSWER_LIFE_SECONDS)
+
+
+def _add_result(pipeline: Pipeline, task_id: str, answer: bytes) -> None:
+    """As Celery's own Redis backend stores one: a value that ends, and a message to who waits."""
+    key = RESULT_PREFIX + task_id
+    done_at = datetime.now(UTC).isoformat()
+    meta = (
+        b'{"status":"SUCCESS","result":%s,"traceback":null,"children":[],"date_done":"%s","task_id":%s}'
+        % (answer, done_at.encode(), json.dumps(task_id).encode())
+    )
+    pipeline.set(key, meta, ex=ANSWER_LIFE_SECONDS)
+    pipeline.publish(key, meta)
+
+
+def _execute(pipeline: Pipeline, *, must_succeed: int) -> None:
+    """Run it; an answer that its own list refuses is its reader's loss, the last `must_succeed` are not."""
+    outcomes: list[Any] = pipeline.execute(raise_on_error=False)
+    for outcome in outcomes[len(outcomes) - must_succeed :]:
+        if isinstance(outcome, ResponseError):
+            raise BrokerUnavailableError(str(outcome))
