@@ -240,7 +240,7 @@ class Execution:
         start_by_ns = begun_ns + self.settings.start_by_ms * 1_000_000
         self.faults.reach("claim.before_commit")
         try:
-            with self.ledger.write(_stage_locks(claim.stage for claim in claims)) as transaction:
+            with self.ledger.write(_locks(claims)) as transaction:
                 won, hints, moved = self._claim_in(transaction, claimant, claims)
         except CommitUnknownError:
             return self._after_unknown_commit(claims, start_by_ns)
@@ -359,7 +359,7 @@ class Execution:
         open_outcomes = list(outcomes)
         for _ in range(ROUNDS_MAX):
             self.faults.reach("report.before_commit")
-            with self.ledger.write(_stage_locks(outcome.stage for outcome in open_outcomes)) as transaction:
+            with self.ledger.write(_locks(open_outcomes)) as transaction:
                 done, hints = self._report_in(transaction, open_outcomes)
             self.faults.reach("report.after_commit")
             fates |= done
@@ -490,7 +490,7 @@ class Execution:
         """
         sentence = f"{found.field}: {found.detail}"
         head = work.head
-        with self.ledger.write(_stage_locks([head.stage_key])) as transaction:
+        with self.ledger.write(_keys(head.id, head.stage_key)) as transaction:
             step = _ended(head, Reason(code="PERMIT_MISMATCH", sentence=sentence), work.cause)
             if transaction.append([step.append]):
                 return False
@@ -566,8 +566,12 @@ def outcome_from(name: str, payload: JsonObject) -> Outcome:
     return _OUTCOMES[name].model_validate(payload)
 
 
-def _stage_locks(stages: Iterable[StageKey]) -> set[str]:
-    return {f"stage/{stage.tenant}/{stage.session}/{stage.stage}" for stage in stages}
+def _locks(items: Iterable[Claim | Reported]) -> set[str]:
+    return set().union(*(_keys(item.invocation_id, item.stage) for item in items))
+
+
+def _keys(invocation_id: str, stage: StageKey) -> set[str]:
+    return {f"invocation:{invocation_id}", f"stage:{stage.tenant}/{stage.session}/{stage.stage}"}
 
 
 def _due(head: Head, what: str, at_us: int) -> Due:

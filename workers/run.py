@@ -119,7 +119,9 @@ class Running:
         workspaces: Path,
         faults: FaultPoints,
         is_stopping: Callable[[], bool],
+        boottime: Callable[[], int] = boottime_ns,
     ) -> None:
+        self._boottime = boottime
         self._execution = execution
         self._supervisor = supervisor
         self._workspaces = workspaces
@@ -128,7 +130,7 @@ class Running:
 
     def run(self, lot: Sequence[Prepared], start_by_ns: int) -> list[tuple[Prepared, Outcome]]:
         """One outcome for each, in order. Whatever a tool does, nothing is raised."""
-        watching = Watching(self._execution, lot, self._is_stopping)
+        watching = Watching(self._execution, lot, self._is_stopping, self._boottime)
         return [(item, self._guarded(item, watching, start_by_ns)) for item in lot]
 
     def _guarded(self, item: Prepared, watching: Watching, start_by_ns: int) -> Outcome:

@@ -73,6 +73,7 @@ class Serving:
         faults: FaultPoints,
         is_stopping: Callable[[], bool],
         stop_failed: Callable[[], None],
+        boottime: Callable[[], int] = boottime_ns,
     ) -> None:
         self._pool = pool
         self._execution = execution
@@ -84,7 +85,7 @@ class Serving:
         self._faults = faults
         self._is_stopping = is_stopping
         self._stop_failed = stop_failed
-        self._doubts = Doubts(settings.lease_ms)
+        self._doubts = Doubts(settings.lease_ms, boottime)
         self._recover_every = max(1, round(settings.beat_ms / 1_000 / MEND_SECONDS))
         self._rounds = 0
         self._is_recovered = False

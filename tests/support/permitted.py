@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from governance.ledger import Append, Due, Head, Ledger
 from interlock.canonical import Json, JsonObject, thaw
 from interlock.contract import Tool
-from interlock.event import ApprovalGranted, ToolInvocationRequested, invocation_stream, new_event
+from interlock.event import (
+    ApprovalGranted,
+    CancellationRequested,
+    ToolInvocationRequested,
+    invocation_stream,
+    new_event,
+)
 from interlock.identifier import new_id
 from interlock.permit import Action, Permit, PermitTerms
 from interlock.request import ToolRequest
@@ -191,3 +197,30 @@ def body_of(ledger: Ledger, identifier: str, type_: str, kind: str = "invocation
     body: Json = thaw([e for e in events_of(ledger, identifier, kind) if e.type == type_][-1].body())
     assert isinstance(body, dict)
     return body
+
+
+def the_head(ledger: Ledger, identifier: str) -> Head:
+    """An invocation's head."""
+    stream = invocation_stream(identifier)
+    with ledger.read() as view:
+        return view.heads([stream])[stream]
+
+
+def due_of(ledger: Ledger, identifier: str) -> str | None:
+    """What falls due for an invocation."""
+    stream = invocation_stream(identifier)
+    with ledger.read() as view:
+        due = view.due_of([stream]).get(stream)
+    return None if due is None else due.what
+
+
+def cancel(ledger: Ledger, identifier: str, **columns: Any) -> None:
+    """Ask for the end of an invocation, as governance does; `columns` of its head are set as well."""
+    stream = invocation_stream(identifier)
+    event = new_event(CancellationRequested(by="operator"), cause="x", actor="operator")
+    with ledger.write() as transaction:
+        head, due = transaction.heads([stream])[stream], transaction.due_of([stream])[stream]
+        after = replace(head, **{"cancel": True, **columns})
+        assert not transaction.append(
+            [Append(stream, head.version, [event], after, due, head.tenant, head.session)]
+        )

@@ -24,7 +24,7 @@ class TenacityInsist:
         self._given_up = given_up
         self._retrying = Retrying(
             retry=retry_if_exception_type((LedgerUnavailableError, CommitUnknownError)),
-            wait=wait_exponential_jitter(initial=first_seconds, max=most_seconds, jitter=first_seconds),
+            wait=wait_exponential_jitter(multiplier=first_seconds, max=most_seconds, jitter=first_seconds),
             stop=lambda _state: given_up.is_set(),
             sleep=lambda seconds: self._pause(seconds),
             before_sleep=_tell,
