@@ -80,10 +80,13 @@ def command_line(
     yield sandbox.launcher
     yield from _isolation(sandbox, status_fd)
     yield from _environment(sandbox)
-    yield from _system(sandbox)
+    yield from _system()
     for path, fd in files.items():
         yield from ("--perms", "0444", "--file", str(fd), path)
     yield from _scratch(profile.limits.scratch_bytes)
+    if sandbox.interpreter_prefix:
+        # After the scratch folders, which would hide one that lies below them.
+        yield from ("--ro-bind", sandbox.interpreter_prefix, sandbox.interpreter_prefix)
     # From here on the root itself is read-only; what is mounted on it keeps its own mode.
     yield from ("--dir", WORKSPACE_INSIDE) if profile.workspace else ()
     yield from ("--remount-ro", "/")
@@ -107,12 +110,10 @@ def _environment(sandbox: Sandbox) -> Iterator[str]:
         yield from ("--setenv", name, value)
 
 
-def _system(sandbox: Sandbox) -> Iterator[str]:
+def _system() -> Iterator[str]:
     yield from ("--ro-bind", "/usr", "/usr")
     for name in _MERGED_USR:
         yield from _top_folder(Path("/", name))
-    if sandbox.interpreter_prefix:
-        yield from ("--ro-bind", sandbox.interpreter_prefix, sandbox.interpreter_prefix)
     yield from ("--perms", "0755", "--dir", "/etc")
     for name in HOST_ETC:
         yield from ("--ro-bind-try", f"/etc/{name}", f"/etc/{name}")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 FILE_BYTES_MAX = 64 * 1024 * 1024
+NAMES_BYTES_MAX = 1024 * 1024
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -38,9 +39,10 @@ class RefusedError(Exception):
 
 
 def list_folder(root: int, path: str, is_recursive: bool, limit: int) -> dict[str, Any]:
-    """The entries of a folder by name; links are named, never followed."""
+    """The entries of a folder by name, at most `limit` and a megabyte of names; links are never followed."""
     folder = _folder(root, _components(path))
     found = [*_bounded(_entries(folder, b"", is_recursive), limit + 1)]
+    limit = _fitting(found, limit)
     entries = sorted(found[:limit], key=lambda entry: entry[0])
     return {
         "path": path,
@@ -220,6 +222,16 @@ def _entries(folder: int, prefix: bytes, is_recursive: bool) -> Iterator[tuple[b
 def _bounded(entries: Iterator[Any], limit: int) -> Iterator[Any]:
     for _, entry in zip(range(limit), entries, strict=False):
         yield entry
+
+
+def _fitting(found: list[tuple[bytes, os.stat_result]], limit: int) -> int:
+    """How many of the first entries have names that fit into an answer together."""
+    room_bytes = NAMES_BYTES_MAX
+    for place, (name, _) in enumerate(found[:limit]):
+        room_bytes -= len(name)
+        if room_bytes < 0:
+            return place
+    return limit
 
 
 def _entry(name: bytes, status: os.stat_result) -> dict[str, Any]:

@@ -70,7 +70,7 @@ class Pool:
 
     def begin(self, tool: str, arguments: dict[str, Any], **changes: Any) -> int:
         """Begins a call; gives the number to wait for."""
-        number = next(self._numbers)
+        number: int = changes.pop("number", None) or next(self._numbers)
         session = changes.get("session_id", "session")
         fields: dict[str, Any] = {
             "invocation_id": f"invocation-{number}",

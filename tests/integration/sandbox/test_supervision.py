@@ -163,9 +163,27 @@ def test_nothing_begins_after_start_by_or_without_the_claim(pool: Pool) -> None:
 
 def test_a_call_that_is_stopped_before_it_began_has_not_started(pool: Pool) -> None:
     pool.stop(10_001, "too late")
-    numbers = [pool.begin("shell.run", {"argv": ["true"]}) for _ in range(3)]
-    for number in numbers:
-        assert isinstance(pool.outcome(number), Completed)
+    stopped = pool.outcome(pool.begin("shell.run", {"argv": ["touch", "stopped"]}, number=10_001))
+    assert isinstance(stopped, NotStarted)
+    assert (stopped.code, stopped.message) == ("CANCELLED_BEFORE_START", "too late")
+    assert not (pool.workspace() / "stopped").exists()
+
+
+def test_a_call_whose_supervisor_does_not_come_in_time_does_not_wait_for_it(own_pool: Pool) -> None:
+    until(lambda: children_of(own_pool.spawner_pid), 5, "a supervisor stands by")
+    frozen = [own_pool.spawner_pid, *children_of(own_pool.spawner_pid)]
+    for pid in frozen:
+        os.kill(pid, signal.SIGSTOP)
+    start_by_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) + 300_000_000
+    late = own_pool.execute("shell.run", {"argv": ["touch", "late"]}, start_by_boottime_ns=start_by_ns)
+    for pid in frozen:
+        os.kill(pid, signal.SIGCONT)
+    assert isinstance(late, NotStarted)
+    assert late.code == "START_BY_PASSED"
+    assert isinstance(own_pool.execute("shell.run", {"argv": ["true"]}), Completed)
+    assert not (own_pool.workspace() / "late").exists()
+    [file] = until(lambda: list(own_pool.orphans.glob("*.json")), 5, "the one who came late says what it did")
+    assert isinstance(read_orphan(file)[1], NotStarted)
 
 
 def test_an_unknown_tool_and_a_missing_workspace_start_nothing(pool: Pool) -> None:

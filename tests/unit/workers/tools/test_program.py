@@ -141,6 +141,16 @@ def test_a_listing_is_bounded_and_says_so(ask: Callable[..., dict[str, Any]], tm
     assert (len(part["entries"]), part["truncated"]) == (4, True)
 
 
+def test_names_that_do_not_fit_into_an_answer_are_left_out(
+    ask: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        (tmp_path / f"{number:0100}").touch()
+    monkeypatch.setattr(program, "NAMES_BYTES_MAX", 250)
+    listed = ask("fs.list")["output"]
+    assert (len(listed["entries"]), listed["truncated"]) == (2, True)
+
+
 def test_a_deep_path_uses_few_descriptors(ask: Callable[..., dict[str, Any]]) -> None:
     before = len(os.listdir("/proc/self/fd"))
     assert "output" in ask("fs.write", path="/".join("a" * 500), content="x", make_folders=True)
