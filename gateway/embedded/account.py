@@ -63,6 +63,8 @@ def settle_account(directory: DataDirectory, environment: Mapping[str, str]) -> 
         _drop(directory, environment)
     elif os.getuid() != started_as:
         raise AccountError("real and effective account differ: it was started with set-id bits")
+    # An account without an entry, as in many containers, has no home but what its environment says.
+    home = Path(environment["HOME"]) if started_as and environment.get("HOME") else directory.home
     os.umask(UMASK)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would hold the signing key
     kernel.forbid_new_privileges()
@@ -71,7 +73,7 @@ def settle_account(directory: DataDirectory, environment: Mapping[str, str]) -> 
         uid=os.getuid(),
         gid=os.getgid(),
         dropped=started_as == 0,
-        home=directory.home if started_as == 0 else Path.home(),
+        home=home,
         no_new_privileges=kernel.forbids_new_privileges(),
     )
 

@@ -219,7 +219,10 @@ def hand_over(path: Path, uid: int) -> None:
 def prepare(directory: DataDirectory) -> None:
     """Make every folder of the layout, private to this account; fit for a ledger, or DataDirectoryError."""
     path = directory.path
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataDirectoryError(path, f"cannot be made: {error.strerror} ({error.filename})") from error
     _refuse_unless_ours(directory)
     refuse_network_filesystem(path, kernel.filesystem_type(path))
     path.chmod(0o700)

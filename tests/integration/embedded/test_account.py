@@ -219,8 +219,8 @@ def test_bubblewrap_still_works_without_new_privileges(reachable_tmp_path: Path)
         "from gateway.embedded.directory import DataDirectory\n"
         "settle_account(DataDirectory.at(sys.argv[1]), os.environ)\n"
         "sys.exit(subprocess.run([sys.argv[2], '--unshare-all', '--die-with-parent',"
-        " '--ro-bind', '/usr', '/usr', '--symlink', 'usr/lib', '/lib', '--symlink', 'usr/lib64', '/lib64', '--proc', '/proc',"
-        " '--dir', '/tmp', '/usr/bin/true']).returncode)\n"
+        " '--ro-bind', '/usr', '/usr', '--symlink', 'usr/lib', '/lib', '--symlink', 'usr/lib64', '/lib64',"
+        " '--proc', '/proc', '--dir', '/tmp', '/usr/bin/true']).returncode)\n"
     )
 
     done = subprocess.run(

@@ -76,6 +76,13 @@ def test_a_folder_with_other_things_in_it_is_refused_and_left_alone(tmp_path: Pa
     assert [path.name for path in tmp_path.iterdir()] == ["holiday.jpg"]
 
 
+def test_a_place_where_nothing_can_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(DataDirectoryError, match="cannot be made"):
+        prepare(DataDirectory.at(tmp_path / "file" / "data"))
+
+
 def test_a_layout_of_another_version_is_refused(made: DataDirectory) -> None:
     write_atomically(made.layout, {"version": 99})
 
