@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from importlib.metadata import version
 
 from gateway.embedded.account import settle_account
 from gateway.embedded.directory import DataDirectory, prepare
 from gateway.embedded.role import STOP_FIRST, STOP_POOLS, STOP_PROJECTOR, Role, RoleContext, Stopping
 from gateway.embedded.up import up
+from interlock import __version__
 
 POOLS = ("pure", "fs", "shell", "network")
-DISTRIBUTION = "interlock"
 
 
 def run_up(directory: DataDirectory, environment: Mapping[str, str]) -> int:
@@ -29,7 +28,7 @@ def run_up(directory: DataDirectory, environment: Mapping[str, str]) -> int:
         set_up(Parts.of(directory, environment))
         import_shared()
 
-    return up(directory, roles(environment), preload, environment, version=version(DISTRIBUTION))
+    return up(directory, roles(environment), preload, environment, version=__version__)
 
 
 def run_role(name: str, directory: DataDirectory, environment: Mapping[str, str]) -> int:
