@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from governance.ledger import Append, Due, Head, Ledger
-from interlock.canonical import Json, JsonObject, thaw
+from interlock.canonical import JsonObject
 from interlock.contract import Tool
 from interlock.event import (
     ApprovalGranted,
@@ -192,10 +192,9 @@ def phase_of(ledger: Ledger, identifier: str) -> str:
         return view.heads([stream])[stream].phase
 
 
-def body_of(ledger: Ledger, identifier: str, type_: str, kind: str = "invocation") -> JsonObject:
+def body_of(ledger: Ledger, identifier: str, type_: str, kind: str = "invocation") -> dict[str, Any]:
     """The payload of the last event of this type."""
-    body: Json = thaw([e for e in events_of(ledger, identifier, kind) if e.type == type_][-1].body())
-    assert isinstance(body, dict)
+    body: dict[str, Any] = [e for e in events_of(ledger, identifier, kind) if e.type == type_][-1].body()
     return body
 
 

@@ -1,0 +1,178 @@
+"""What is about to run against what was permitted: rejected by name, or left to others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from governance.execution import Work
+from interlock.adapters.ed25519 import Ed25519Signer
+from interlock.contract import Executor, Tool
+from tests.support.permitted import (
+    Asked,
+    body_of,
+    events_of,
+    grant,
+    phase_of,
+    put_contracts,
+    types_of,
+)
+from tests.support.workbench import FailingLedger, Workbench, tools
+
+ECHO = tools()["echo"]
+ASKED = Asked(ECHO, {"value": "true"})
+
+CHANGES: dict[str, tuple[dict[str, Any], str]] = {
+    "arguments": ({"arguments": {"value": "other"}}, "arguments_hash"),
+    "session": ({"session": "other"}, "session"),
+    "stage": ({"stage": "other"}, "stage"),
+    "client": ({"client": "other"}, "client"),
+    "tenant": ({"tenant": "other"}, "tenant"),
+    "subject": ({"subject": "other"}, "action"),
+    "route": ({"route": "other"}, "action"),
+    "tool": ({"tool": "shell.run"}, "tool"),
+    "contract": ({"contract_digest": "0" * 64}, "contract_digest"),
+    "pool": ({"capability_pool": "shell"}, "pool"),
+    "tier": ({"tier": "T1"}, "action"),
+    "repeat": ({"repeat": 1}, "action"),
+}
+
+
+@pytest.mark.parametrize("name", list(CHANGES))
+def test_each_bound_field_that_was_changed_is_a_mismatch(
+    bench: Workbench, ledger: FailingLedger, name: str
+) -> None:
+    changed, field = CHANGES[name]
+    [identifier] = grant(ledger, bench.governance, [ASKED], changed=changed)
+    bench.serve(identifier)
+    assert types_of(ledger, identifier)[-1] == "ToolExecutionRejected"
+    reason = body_of(ledger, identifier, "ToolExecutionRejected")["reason"]
+    assert reason["code"] == "PERMIT_MISMATCH"
+    assert str(reason["sentence"]).startswith(f"{field}: ")
+    assert body_of(ledger, identifier, "PermitMismatched", "evidence")["field"] == field
+
+
+def test_a_permit_of_another_invocation_is_a_mismatch(bench: Workbench, ledger: FailingLedger) -> None:
+    ids = grant(ledger, bench.governance, [ASKED, replace(ASKED, stage="g2")])
+    works = bench.execution.load(ids)
+    mine, other = works[ids[0]], works[ids[1]]
+    assert isinstance(mine, Work)
+    assert isinstance(other, Work)
+    verdict = bench.claiming._verdict(replace(mine, permit=other.permit))
+    assert getattr(verdict, "field", None) == "invocation_id"
+
+
+def test_a_permit_by_another_key_runs_nothing_and_is_a_security_event(
+    bench: Workbench, ledger: FailingLedger
+) -> None:
+    [identifier] = grant(ledger, Ed25519Signer.generate(), [ASKED])
+    bench.serve(identifier)
+    bench.serve(identifier)
+    assert phase_of(ledger, identifier) == "queued"
+    assert types_of(ledger, identifier, "evidence") == ["PermitMismatched"]
+    assert body_of(ledger, identifier, "PermitMismatched", "evidence")["field"] == "seal"
+    assert bench.drops.counts() == {"PERMIT_UNVERIFIABLE": 2}
+
+
+def test_a_permit_used_twice_is_a_mismatch(bench: Workbench, ledger: FailingLedger) -> None:
+    [identifier] = grant(ledger, bench.governance, [ASKED])
+    work = bench.execution.load([identifier])[identifier]
+    assert isinstance(work, Work)
+    verdict = bench.claiming._verdict(replace(work, permit_uses=ECHO.attempts_max))
+    assert getattr(verdict, "field", None) == "attempts"
+
+
+def test_a_head_that_was_put_back_offers_nothing_again(bench: Workbench, ledger: FailingLedger) -> None:
+    [identifier] = grant(ledger, bench.governance, [ASKED])
+    bench.serve(identifier)
+    work = bench.execution.load([identifier])[identifier]
+    assert isinstance(work, Work)
+    events = events_of(ledger, identifier)
+    put_back = bench.execution._work(replace(work.head, phase="queued", ready=True), events)
+    assert getattr(put_back, "code", None) == "HEAD_DIFFERS"
+
+
+def test_ten_wrong_hints_in_a_row_stop_the_claiming(bench: Workbench, ledger: FailingLedger) -> None:
+    stranger = Ed25519Signer.generate()
+    wrong = grant(ledger, stranger, [replace(ASKED, stage=f"g{n}") for n in range(10)])
+    for identifier in wrong:
+        assert bench.serving.refusal() is None
+        bench.serve(identifier)
+    assert bench.serving.refusal() == "too many wrong hints in a row"
+    [right] = grant(ledger, bench.governance, [replace(ASKED, stage="right")])
+    bench.serve(right)
+    assert phase_of(ledger, right) == "queued"
+
+
+def test_one_right_hint_between_wrong_ones_goes_on(bench: Workbench, ledger: FailingLedger) -> None:
+    wrong = grant(ledger, Ed25519Signer.generate(), [replace(ASKED, stage=f"g{n}") for n in range(9)])
+    for identifier in wrong:
+        bench.serve(identifier)
+    [right] = grant(ledger, bench.governance, [replace(ASKED, stage="right")])
+    bench.serve(right)
+    for identifier in wrong:
+        bench.serve(identifier)
+    assert bench.serving.refusal() is None
+
+
+DROPPED: dict[str, tuple[Callable[[], Asked], str]] = {
+    "another pool": (lambda: Asked(tools()["shell.run"], {"argv": ["true"]}), "CAPABILITY_MISMATCH"),
+    "an unknown contract": (lambda: Asked(Tool(name="new"), {}), "CONTRACT_CHANGED"),
+}
+
+
+@pytest.mark.parametrize("name", list(DROPPED))
+def test_what_only_this_worker_finds_wrong_is_left_to_others(
+    bench: Workbench, ledger: FailingLedger, name: str
+) -> None:
+    asked, code = DROPPED[name]
+    [identifier] = grant(ledger, bench.governance, [asked()])
+    bench.serve(identifier)
+    assert phase_of(ledger, identifier) == "queued"
+    assert bench.drops.counts() == {code: 1}
+
+
+def test_a_tool_of_another_version_is_left_to_a_pool_that_has_it(
+    bench: Workbench, ledger: FailingLedger
+) -> None:
+    newer = ECHO.model_copy(update={"version": "2", "executor": Executor.BUILTIN})
+    put_contracts(ledger, [newer])
+    [identifier] = grant(ledger, bench.governance, [Asked(newer, {"value": 1})])
+    bench.serve(identifier)
+    assert phase_of(ledger, identifier) == "queued"
+    assert bench.drops.counts() == {"TOOL_UNAVAILABLE": 1}
+
+
+def test_an_unknown_id_is_no_error(bench: Workbench) -> None:
+    bench.serve("01890000-0000-7000-8000-000000000000")
+    assert bench.drops.counts() == {}
+
+
+def test_sealed_arguments_are_opened_and_hashed_by_their_true_value(
+    ledger: FailingLedger, tmp_path: Path
+) -> None:
+    from governance.sensitive import sealed_arguments
+    from tests.support.workbench import PlainSealer
+
+    secret = Tool(name="login", effects=ECHO.effects)
+    put_contracts(ledger, [secret])
+    bench = Workbench(ledger, tmp_path, boot="boot-2", contracts=[secret])
+    asked = Asked(secret, {"password": "true-secret"}, sensitive=("/password",))
+    identifiers = grant(ledger, bench.governance, [asked])
+    events = events_of(ledger, identifiers[0])
+    sealed = sealed_arguments({"password": "true-secret"}, ("/password",), PlainSealer(), identifiers[0])
+    body = {**events[0].body(), "arguments": sealed}
+    from interlock.canonical import canonical
+
+    events[0] = events[0]._replace(payload=canonical(body))
+    with ledger.read() as view:
+        head = next(iter(view.heads_of("invocation", limit=1)))
+    work = bench.execution._work(head, events)
+    assert isinstance(work, Work)
+    assert work.request.thawed() == {"password": "true-secret"}
+    assert work.permit is not None
+    assert work.action.digest == work.permit.terms.action_digest

@@ -1,0 +1,67 @@
+"""A boot: its lock says whether it lives, its beat only ever counts."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from governance.ledger import Boot
+from interlock.errors import LedgerUnavailableError
+from tests.support.wait import until
+from workers.lease import Lease, is_boot_alive, lock_path
+
+
+class Beats:
+    """Where a lease's beats go."""
+
+    def __init__(self) -> None:
+        self.written: list[Boot] = []
+        self.is_away = False
+
+    def __call__(self, boot: Boot) -> None:
+        if self.is_away:
+            raise LedgerUnavailableError("away")
+        self.written.append(boot)
+
+
+def test_the_first_beat_is_written_before_it_returns(tmp_path: Path) -> None:
+    lease, beats = Lease(tmp_path, "pool.pure"), Beats()
+    lease.begin(beats, 7, 60_000)
+    [first] = beats.written
+    assert (first.boot_id, first.role, first.pid) == (lease.boot_id, "pool.pure", os.getpid())
+    assert (first.counter, first.started_us, first.stopped) == (1, 7, False)
+    lease.end()
+
+
+def test_it_counts_on_and_stops_at_a_clean_end(tmp_path: Path) -> None:
+    lease, beats = Lease(tmp_path, "pool.pure"), Beats()
+    lease.begin(beats, 7, 1)
+    until(lambda: len(beats.written) > 3, 5, "it beats")
+    lease.end()
+    counters = [boot.counter for boot in beats.written]
+    assert counters == list(range(1, len(counters) + 1))
+    assert [boot.stopped for boot in beats.written] == [False] * (len(counters) - 1) + [True]
+    assert not lock_path(tmp_path, lease.boot_id).exists()
+
+
+def test_a_beat_that_was_not_written_is_not_counted(tmp_path: Path) -> None:
+    lease, beats = Lease(tmp_path, "pool.pure"), Beats()
+    lease.begin(beats, 7, 1)
+    beats.is_away = True
+    before = len(beats.written)
+    beats.is_away = False
+    until(lambda: len(beats.written) > before + 2, 5, "it beats again")
+    lease.end()
+    assert [boot.counter for boot in beats.written] == list(range(1, len(beats.written) + 1))
+
+
+def test_a_boot_lives_as_long_as_any_process_holds_its_lock(tmp_path: Path) -> None:
+    lease = Lease(tmp_path, "pool.pure")
+    assert is_boot_alive(tmp_path, lease.boot_id)
+    assert is_boot_alive(tmp_path, lease.boot_id), "looking takes nothing"
+    held_by_a_child = os.dup(lease.lock_fd)
+    os.close(lease.lock_fd)
+    assert is_boot_alive(tmp_path, lease.boot_id)
+    os.close(held_by_a_child)
+    assert not is_boot_alive(tmp_path, lease.boot_id)
+    assert not is_boot_alive(tmp_path, "never-was")
