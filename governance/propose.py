@@ -18,8 +18,14 @@ from governance.sensitive import Sealer
 from governance.session import IMPLICIT_MODE, SessionFacts, opening, session_facts, session_stream
 from governance.toolbox import Toolbox
 from interlock.answer import Answer
-from interlock.decision import Decision, DecisionKind
-from interlock.event import Stream, ToolInvocationRequested, invocation_stream, new_event
+from interlock.decision import Decision, DecisionKind, Reason
+from interlock.event import (
+    Stream,
+    ToolExecutionRejected,
+    ToolInvocationRequested,
+    invocation_stream,
+    new_event,
+)
 from interlock.fault import FaultPoints
 from interlock.hint import Hint
 from interlock.identifier import id_time_us
@@ -65,11 +71,11 @@ class Propose:
             batch = _Batch(self.gate, self.clerk, transaction, epoch, broker_now_us)
             batch.gather(drafts)
             answers = [batch.take(ready) for ready in drafts]
-            phases = batch.write()
+            placed = batch.write()
             hints = self.line.release(transaction, batch.pools)
             self.faults.reach("propose.before_commit")
         self.faults.reach("propose.after_commit")
-        return Accepted(tuple(_placed(answer, phases) for answer in answers), tuple(hints))
+        return Accepted(tuple(_placed(answer, placed) for answer in answers), tuple(hints))
 
 
 def _keys(drafts: Iterable[Draft]) -> set[str]:
@@ -84,11 +90,16 @@ def _keys(drafts: Iterable[Draft]) -> set[str]:
     return keys
 
 
-def _placed(answer: Answer, phases: Mapping[str, str]) -> Answer:
-    phase = phases.get(answer.invocation_id or "")
-    return (
-        answer if phase is None or answer.status == "refused" else answer.model_copy(update={"phase": phase})
-    )
+def _placed(answer: Answer, heads: Mapping[str, Head]) -> Answer:
+    """The answer with where its invocation stands in the ledger, if the ledger has it."""
+    head = heads.get(answer.invocation_id or "")
+    if head is None or answer.code in _UNRECORDED:
+        return answer
+    return answer.model_copy(update={"phase": head.phase, "seq": head.accepted_seq})
+
+
+_UNRECORDED = frozenset(("ID_CONFLICT", "KEY_REUSED", "ID_TIME_OUT_OF_RANGE", "ACCEPT_UNTIL_PASSED"))
+"""Refusals that reveal nothing, because the ledger's invocation of that id is not the caller's."""
 
 
 def _stage_of(proposal: Proposal) -> StageKey:
@@ -148,7 +159,7 @@ class _Batch:
         proposal = ready.proposal
         stands = self.heads.get(invocation_stream(proposal.id))
         if stands is not None:
-            return _same_again(proposal, stands.request_digest, stands.client, stands.phase)
+            return self._same_again(proposal, stands)
         refused = self._refusal(proposal)
         if refused is not None:
             return refused
@@ -166,12 +177,23 @@ class _Batch:
             return _refused(proposal, "ACCEPT_UNTIL_PASSED", "it came after the moment it named itself")
         return None
 
+    def _same_again(self, proposal: Proposal, stands: Head) -> Answer:
+        """The first answer once more, to whom it was given."""
+        if stands.request_digest != proposal.request_digest or stands.client != proposal.client:
+            return _refused(proposal, "ID_CONFLICT", "this id is taken")
+        events = self.transaction.events([stands.stream]).get(stands.stream, [])
+        if events and events[-1].type == ToolExecutionRejected.__name__:
+            reason = Reason.model_validate(events[-1].body()["reason"])
+            return _refused(proposal, reason.code, reason.sentence)
+        return Answer(invocation_id=proposal.id, status="duplicate")
+
     def _key_again(self, proposal: Proposal, owner: KeyOwner) -> Answer:
         if owner.request_digest != proposal.request_digest:
             return _refused(proposal, "KEY_REUSED", "this idempotency key was used with other content")
         stream = invocation_stream(owner.invocation_id)
-        head = self.heads.get(stream) or self.transaction.heads([stream])[stream]
-        return Answer(invocation_id=owner.invocation_id, status="duplicate", phase=head.phase)
+        if stream not in self.heads:
+            self.heads.update(self.transaction.heads([stream]))
+        return Answer(invocation_id=owner.invocation_id, status="duplicate")
 
     def _accept(self, ready: Draft, key: KeyName | None) -> Answer:
         proposal = ready.proposal
@@ -229,8 +251,8 @@ class _Batch:
             denied_by=self.denials.get(digest),
         )
 
-    def write(self) -> dict[str, str]:
-        """Append everything, bind keys; returns each new invocation's phase."""
+    def write(self) -> dict[str, Head]:
+        """Append everything, bind keys; returns the heads of all invocations the batch was about."""
         appends = self.clerk.write(self.matters, now_us=self.transaction.now_us)
         lost = self.transaction.append([*self.openings, *appends])
         if lost:
@@ -240,7 +262,7 @@ class _Batch:
             self.transaction.bind_key(key, owner)
         heads = [append.head for append in appends if append.head is not None]
         self.pools = {head.pool for head in heads if head.phase == "queued" and head.ready}
-        return {head.id: head.phase for head in heads}
+        return {stream.id: head for stream, head in self.transaction.heads(self.heads).items()}
 
 
 def case_of(
@@ -270,12 +292,6 @@ def case_of(
 
 def _refused(proposal: Proposal, code: str, sentence: str) -> Answer:
     return Answer(invocation_id=proposal.id, status="refused", code=code, sentence=sentence)
-
-
-def _same_again(proposal: Proposal, request_digest: str, client: str, phase: str) -> Answer:
-    if request_digest != proposal.request_digest or client != proposal.client:
-        return _refused(proposal, "ID_CONFLICT", "this id is taken")
-    return Answer(invocation_id=proposal.id, status="duplicate", phase=phase)
 
 
 def _rejected(proposal: Proposal, decision: Decision) -> Answer:

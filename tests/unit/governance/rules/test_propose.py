@@ -65,6 +65,13 @@ def test_the_same_id_again_gets_the_first_answer(court: Court) -> None:
     assert len(court.types(first.invocation_id)) == 2
 
 
+def test_a_refused_id_again_gets_its_refusal_again(court: Court) -> None:
+    proposal = court.proposal("nothing", {})
+    first, again = court.submit(proposal).answers[0], court.submit(proposal).answers[0]
+    assert again == first
+    assert (again.code, again.is_recorded) == ("UNKNOWN_TOOL", True)
+
+
 def test_the_same_id_twice_in_one_batch_is_one_invocation(court: Court) -> None:
     proposal = court.proposal("echo", {"value": 1})
     answers = court.submit(proposal, proposal).answers
