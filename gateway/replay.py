@@ -1,4 +1,4 @@
-"""Replays one session from what is recorded: state by folding the log, answers from receipts, nothing executed.
+"""Replays a session from what is recorded: state by folding the log, answers from receipts, nothing executed.
 
 Compares the folded state with the projection at the projection's own place in the log, byte for byte.
 """

@@ -63,7 +63,7 @@ def tell(view: LedgerView, invocation_id: str) -> Story | None:
 
 
 def trace(view: LedgerView, event: StoredEvent) -> list[Link]:
-    """From this event back to what stands outside the log; ends where a cause is not found, or comes again."""
+    """From this event back to what stands outside the log; ends where a cause is missing, or comes again."""
     links: list[Link] = []
     seen: set[int] = set()
     at: StoredEvent | None = event
@@ -122,7 +122,11 @@ def shown_body(event: StoredEvent) -> JsonObject:
     """The payload as people see it: sealed values masked."""
     body: JsonObject = event.body()
     arguments, sensitive = body.get("arguments"), body.get("sensitive")
-    if event.type == "ToolInvocationRequested" and isinstance(arguments, dict) and isinstance(sensitive, list):
+    if (
+        event.type == "ToolInvocationRequested"
+        and isinstance(arguments, dict)
+        and isinstance(sensitive, list)
+    ):
         body["arguments"] = masked_arguments(arguments, [str(pointer) for pointer in sensitive])
     return body
 

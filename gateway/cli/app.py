@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from gateway.cli import answer, audit, batch, cancel, doctor, inbox, log, session, show, start, state, submit, tool
+from gateway.cli import answer, audit, cancel, doctor, inbox, log, session, show, start, state, submit, tool
 
 
 def build() -> typer.Typer:

@@ -21,9 +21,13 @@ FOLLOW_SECONDS = 0.05
 
 
 def log(
-    session: Annotated[str | None, typer.Option("--session", metavar="S", help="Events of this session.")] = None,
+    session: Annotated[
+        str | None, typer.Option("--session", metavar="S", help="Events of this session.")
+    ] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Go on as events come.")] = False,
-    after: Annotated[int, typer.Option("--after", metavar="SEQ", min=0, help="Begin behind this number.")] = 0,
+    after: Annotated[
+        int, typer.Option("--after", metavar="SEQ", min=0, help="Begin behind this number.")
+    ] = 0,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:

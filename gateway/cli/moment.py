@@ -18,7 +18,7 @@ def iso_or_none(at_us: int | None) -> str | None:
 def span(seconds: float) -> str:
     """A duration in its two greatest units, rounded down: `3 d 4 h`, `2 min 5 s`."""
     left = max(0, int(seconds))
-    parts = []
+    parts: list[str] = []
     for name, size in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
         if left >= size or (name == "s" and not parts):
             parts.append(f"{left // size} {name}")

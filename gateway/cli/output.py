@@ -1,6 +1,7 @@
 """What a command says: people's lines or JSON on standard output, and nothing more once nobody reads.
 
-Never raises BrokenPipeError: who closed the pipe has seen enough, and the command ends without a further step.
+Never raises BrokenPipeError: who closed the pipe has seen enough, and the command ends without a further
+step.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ class Output:
         cells = [list(titles), *([visible(cell) for cell in row] for row in rows)]
         widths = [max(len(row[column]) for row in cells) for column in range(len(titles))]
         for row in cells:
-            self._write("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+            self._write(
+                "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            )
 
     def facts(self, pairs: Mapping[str, object]) -> None:
         """`name  value` lines; what is None or empty is left out."""

@@ -22,8 +22,8 @@ def named_directory(data: Path | None) -> DataDirectory:
 def enter(data: Path | None) -> DataDirectory:
     """An existing data directory; as root, this process becomes the account that owns it, for good.
 
-    Relative paths mean something else afterwards: files that were named are read before. Raises NotFoundError,
-    GiveUpError(NOT_PERMITTED), AccountError or UnreachableError.
+    Relative paths mean something else afterwards: files that were named are read before. Raises
+    NotFoundError, GiveUpError(NOT_PERMITTED), AccountError or UnreachableError.
     """
     directory = named_directory(data)
     owner = _owner_of(directory)

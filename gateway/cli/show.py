@@ -126,7 +126,10 @@ def _print_decisions(output: Output, decisions: list[dict[str, Any]]) -> None:
 
 def _print_approvals(output: Output, approvals: dict[str, Any]) -> None:
     votes = [(voted["vote"], "") for voted in approvals["votes"]]
-    votes += [(refused["vote"], f" (did not count: {refused['reason']['code']})") for refused in approvals["refused"]]
+    votes += [
+        (refused["vote"], f" (did not count: {refused['reason']['code']})")
+        for refused in approvals["refused"]
+    ]
     if votes:
         output.text("answers")
     for vote, note in votes:

@@ -1,0 +1,171 @@
+"""`verify`, `rebuild` and `replay`: what is recorded proves itself; nothing is executed or repaired."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gateway.cli.option import AsJson, Data
+from gateway.cli.output import Output, complain, progress, standard_output
+from gateway.cli.place import enter
+from gateway.cli.verdict import Exit
+from gateway.cli.visible import visible, visible_json
+from interlock.errors import InterlockError, NotFoundError
+
+if TYPE_CHECKING:
+    from gateway.embedded.directory import DataDirectory
+    from gateway.replay import Answered, Replay
+
+_Anchors = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--anchor", metavar="PATH", help="A file of signed heads that was kept elsewhere; repeatable."
+    ),
+]
+_Session = Annotated[str, typer.Argument(metavar="SESSION", help="The session.")]
+
+
+def verify(anchor: _Anchors = None, data: Data = None, as_json: AsJson = False) -> int:
+    """Check chain, anchors, keys and meaning of the whole log; 1 where something is wrong."""
+    output = standard_output(as_json)
+    elsewhere = [path.absolute() for path in anchor or ()]
+    for path in elsewhere:
+        if not path.is_file():
+            raise NotFoundError("anchor file", str(path))
+    directory = enter(data)
+    with progress("verifying"):
+        report = _report(directory, elsewhere)
+    if as_json:
+        output.json(report)
+    else:
+        _print_report(output, report)
+    return Exit.OK if report["ok"] else Exit.ERROR
+
+
+def _report(directory: DataDirectory, elsewhere: list[Path]) -> dict[str, Any]:
+    from gateway.reading import open_reading
+    from governance.adapters.sqlite_ledger.connection import Database
+    from governance.adapters.sqlite_ledger.record import SqliteRecords
+    from governance.keys import read_public
+    from governance.verify import verify as prove
+    from interlock.adapters.ed25519 import Ed25519KeyRing, kid_of
+
+    with open_reading(directory) as reading:
+        incarnation = reading.ledger.info.incarnation
+    public = read_public(directory.keys)
+    keys = {purpose: [(kid_of(key), key)] for purpose, key in public.items()}
+    own = [directory.anchors] if directory.anchors.exists() else []
+    database = Database(directory.ledger, read_only=True)
+    try:
+        found = prove(SqliteRecords(database, incarnation), [*own, *elsewhere], keys, Ed25519KeyRing)
+    finally:
+        database.close()
+    return dict(found.to_json())
+
+
+def _print_report(output: Output, report: dict[str, Any]) -> None:
+    for fault in report["faults"]:
+        at = "the ledger" if fault["seq"] is None else f"event {fault['seq']}"
+        output.text(visible(f"{at}: {fault['code']}: {fault['detail']}"))
+    if report["more"]:
+        output.text(f"and {report['more']} more")
+    said = "holds" if report["ok"] else "DOES NOT HOLD"
+    output.text(f"the log {said}: {report['events']} events, head {report['head']}")
+    output.text(f"anchors vouch for it up to event {report['anchored']}")
+
+
+def rebuild(
+    switch: Annotated[
+        bool, typer.Option("--switch", help="Let the new fold be the one that is read.")
+    ] = False,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> int:
+    """Fold the whole log from zero and compare with the projection; 1 where they differ."""
+    output = standard_output(as_json)
+    directory = enter(data)
+    with progress("folding the log from zero"):
+        report = _rebuilt(directory, switch)
+    if as_json:
+        output.json(report)
+    else:
+        for difference in report["differences"]:
+            output.text(visible(f"differs: {difference}"))
+        said = "equal" if report["equal"] else "NOT EQUAL"
+        output.text(
+            f"{said} at event {report['seq']}: {report['sessions']} sessions, "
+            f"{report['events']} events at {report['events_per_s']:.0f}/s"
+        )
+    return Exit.OK if report["equal"] else Exit.ERROR
+
+
+def _rebuilt(directory: DataDirectory, switch: bool) -> dict[str, Any]:
+    from gateway.embedded.broker import is_ready
+    from gateway.reading import open_reading
+    from gateway.refold import refold
+    from workers.rebuild import rebuild as fold_beside
+
+    with open_reading(directory) as reading:
+        if switch or (reading.projection is not None and is_ready(directory)):
+            report = fold_beside(reading.ledger, directory.path, switch=switch)._asdict()
+            report["differences"] = [difference._asdict() for difference in report["differences"]]
+            return dict(report)
+        # A stopped system's directory is left as it is.
+        return dict(refold(reading)._asdict())
+
+
+def replay(session: _Session, data: Data = None, as_json: AsJson = False) -> int:
+    """Rebuild a session's state from its events and answer from its receipts; executes nothing."""
+    output = standard_output(as_json)
+    directory = enter(data)
+    from gateway.reading import open_reading
+    from gateway.replay import replay as answer_again
+
+    with open_reading(directory) as reading:
+        replayed = answer_again(reading, session)
+    if not replayed.answers:
+        raise NotFoundError("session with invocations", session)
+    if as_json:
+        output.json(_document(replayed))
+    else:
+        _print_replay(output, replayed)
+    if replayed.is_equal is False:
+        complain(str(InterlockError("CHAIN_BROKEN", "projection and fold differ: rebuild the projection")))
+        return Exit.ERROR
+    return Exit.OK
+
+
+def _document(replayed: Replay) -> dict[str, Any]:
+    return {
+        "session": replayed.state.session,
+        "seq": replayed.seq,
+        "digest": replayed.state.digest,
+        "executions": 0,
+        "equal": replayed.is_equal,
+        "projected_seq": replayed.projected_seq,
+        "answers": [_answer(answered) for answered in replayed.answers],
+    }
+
+
+def _answer(answered: Answered) -> dict[str, Any]:
+    record, result = answered.record, answered.result
+    return {
+        "invocation_id": record.invocation_id,
+        "tool": record.tool,
+        "status": record.status,
+        "phase": record.phase,
+        "result": None if result is None else {"kind": type(result).__name__.lower(), **result.to_json()},
+    }
+
+
+def _print_replay(output: Output, replayed: Replay) -> None:
+    for answered in replayed.answers:
+        record = answered.record
+        output.text(visible(f"{record.invocation_id}  {record.tool}  {record.status}"))
+        if answered.result is not None:
+            said = visible_json(answered.result.to_json())
+            output.text("\n".join(f"  {line}" for line in said.split("\n")))
+    equal = {True: "equal to", False: "NOT EQUAL to", None: "without"}[replayed.is_equal]
+    output.text(f"{len(replayed.answers)} answers, 0 executions; the fold is {equal} the projection")

@@ -1,0 +1,69 @@
+"""`up`, `run`, `demo` and `bench`: what stays in the foreground; each gives up root before it imports more."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gateway.cli.option import AsJson, Data
+from gateway.cli.place import named_directory
+from interlock.errors import UsageError
+
+ROLES = ("governor", "scheduler", "projector")
+POOLS = ("pure", "fs", "shell", "network")
+
+_Port = Annotated[
+    int | None,
+    typer.Option("--port", metavar="N", min=0, max=65_535, help="Where the faces listen.", hidden=True),
+]
+_Role = Annotated[str, typer.Argument(metavar="ROLE", help="governor, scheduler, projector or pool.")]
+_Pool = Annotated[
+    str | None, typer.Argument(metavar="[NAME]", help="Which pool: pure, fs, shell or network.")
+]
+
+
+def up(data: Data = None, port: _Port = None) -> int:
+    """Run the whole embedded system in the foreground until it is stopped."""
+    from gateway.roles import run_up
+
+    environment = {**os.environ, **({} if port is None else {"INTERLOCK_PORT": str(port)})}
+    return run_up(named_directory(data), environment)
+
+
+def run(role: _Role, name: _Pool = None, data: Data = None) -> int:
+    """Run one role in the foreground: governor, scheduler, projector, or pool NAME."""
+    if role == "pool":
+        if name not in POOLS:
+            raise UsageError(f"a pool is one of {', '.join(POOLS)}")
+        from gateway.roles import run_pool
+
+        return run_pool(name, named_directory(data), dict(os.environ))
+    if role not in ROLES or name is not None:
+        raise UsageError(f"a role is one of {', '.join(ROLES)}, or pool NAME")
+    from gateway.roles import run_role
+
+    return run_role(role, named_directory(data), dict(os.environ))
+
+
+def demo(
+    data: Annotated[
+        Path | None, typer.Option("--data", metavar="DIR", help="Where to keep it; else it goes.")
+    ] = None,
+    as_json: AsJson = False,
+) -> int:
+    """A governed agent session on a real repository, from start to finish."""
+    from gateway.demo import main
+
+    return main(as_json=as_json, data=data)
+
+
+def bench(as_json: AsJson = False) -> int:
+    """Measure this machine against plain Celery."""
+    try:
+        from benchmarks.bench import main
+    except ModuleNotFoundError as error:
+        raise UsageError("the benchmarks are part of a checkout, not of an installation") from error
+    return main(as_json=as_json)
