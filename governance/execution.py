@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import assert_never
+from typing import Any, assert_never
 
 from governance.ledger import (
     Append,
@@ -90,6 +90,7 @@ class Work:
     requested: ToolInvocationRequested
     permit: Permit | None
     """The one that stands, None where none does."""
+    permit_digest: str
     action: Action
     """Made of what is about to run, never of what was once computed."""
     request: ToolRequest
@@ -134,6 +135,7 @@ class Claim:
     attempt: int
     nonce: str
     permit: Permit
+    permit_digest: str
     stage: StageKey
     cause: str
     sandbox: SandboxReport
@@ -302,7 +304,7 @@ class Execution:
             nonce=claim.nonce,
             attempt=claim.attempt,
             pool=claimant.pool,
-            permit_digest=claim.permit.digest,
+            permit_digest=claim.permit_digest,
             start_by_ms=self.settings.start_by_ms,
             sandbox=claim.sandbox,
             batch=batch,
@@ -407,39 +409,48 @@ class Execution:
     def _outcome(self, now_us: int, head: Head, reported: Reported) -> _Step:
         outcome = reported.outcome
         event = new_event(outcome, cause=f"claim:{outcome.nonce}", actor=ACTOR)
-        free = replace(head, nonce="", boot="", ready=False, published_us=0)
+
+        def after(phase: Phase, **columns: Any) -> Head:
+            return replace(
+                head,
+                **{
+                    "nonce": "",
+                    "boot": "",
+                    "ready": False,
+                    "published_us": 0,
+                    "phase": phase.value,
+                    **columns,
+                },
+            )
+
         match outcome:
             case ToolExecutionCompleted() | ToolExecutionFailed():
-                after = replace(free, phase=Phase.DONE.value)
-                return _Step(_append(head, [event], after, None), head.stage_key, is_final=True)
+                return _Step(_append(head, [event], after(Phase.DONE), None), head.stage_key, is_final=True)
             case ExecutionAttemptFailed():
-                after = replace(free, phase=Phase.RETRY_WAIT.value)
                 # The store's clock judges it, whatever the worker's clock made of the moment.
                 due = _due(head, "retry", now_us + reported.wait_us if reported.wait_us else outcome.again_us)
-                return _Step(_append(head, [event], after, due), head.stage_key)
+                return _Step(_append(head, [event], after(Phase.RETRY_WAIT), due), head.stage_key)
             case ExecutionReleased():
-                after, due = self._given_back(now_us, free, reported.wait_us)
-                return _Step(_append(head, [event], after, due), head.stage_key)
+                columns, due = self._given_back(now_us, head, reported.wait_us)
+                return _Step(_append(head, [event], after(Phase.QUEUED, **columns), due), head.stage_key)
             case ReconciliationRequired():
-                after = replace(free, phase=Phase.RECONCILIATION_REQUIRED.value)
                 due = _due(head, "reconcile", now_us + self.settings.look_again_ms * 1_000)
-                return _Step(_append(head, [event], after, due), head.stage_key)
+                return _Step(
+                    _append(head, [event], after(Phase.RECONCILIATION_REQUIRED), due), head.stage_key
+                )
             case _:
                 assert_never(outcome)
 
-    def _given_back(self, now_us: int, free: Head, wait_us: int) -> tuple[Head, Due]:
+    def _given_back(self, now_us: int, head: Head, wait_us: int) -> tuple[dict[str, Any], Due]:
         # What has to wait counts as published meanwhile: it keeps its place in the window, so a pool that
         # cannot start anything is not offered the whole line.
-        published_us = now_us if wait_us else 0
         again_us = now_us + (wait_us or self.settings.release_again_ms * 1_000)
-        after = replace(
-            free,
-            phase=Phase.QUEUED.value,
-            ready=True,
-            published_us=published_us,
-            attempt=max(0, free.attempt - 1),
-        )
-        return after, _due(free, "release", again_us)
+        columns = {
+            "ready": True,
+            "published_us": now_us if wait_us else 0,
+            "attempt": max(0, head.attempt - 1),
+        }
+        return columns, _due(head, "release", again_us)
 
     def _late(self, transaction: LedgerTransaction, reported: Reported) -> str:
         """What an outcome is whose claim no longer stands: known already, evidence, or a contradiction."""
@@ -607,7 +618,7 @@ def _ended(head: Head, reason: Reason, cause: str) -> _Step:
 
 def _returned(now_us: int, head: Head, claim: Claim, code: str, sentence: str) -> _Step:
     """Back to governance: the permit is not good any more, which is no verdict on the invocation."""
-    payload = PermitReturned(reason=Reason(code=code, sentence=sentence), permit_digest=claim.permit.digest)
+    payload = PermitReturned(reason=Reason(code=code, sentence=sentence), permit_digest=claim.permit_digest)
     event = new_event(payload, cause=claim.cause, actor=ACTOR)
     after = replace(head, phase=Phase.DECIDING.value, ready=False, published_us=0)
     return _Step(_append(head, [event], after, _due(head, "decide", now_us)), head.stage_key)
@@ -637,14 +648,16 @@ def _work(
 ) -> Work:
     granted = _standing_grant(events)
     permit = None if granted is None else Permit.model_validate(granted.body()["permit"])
+    digest = "" if permit is None else permit.digest
     return Work(
         head=head,
         requested=requested,
         permit=permit,
+        permit_digest=digest,
         action=_action(requested, request),
         request=request,
         told_before=_told_before(head, events, requested),
-        permit_uses=0 if permit is None else _uses(events, permit.digest),
+        permit_uses=_uses(events, digest),
         releases=_releases(events),
         cause=f"event:{(granted or events[-1]).seq}",
     )

@@ -80,6 +80,7 @@ class Prepared:
             attempt=self.attempt,
             nonce=self.nonce,
             permit=self.permit,
+            permit_digest=self.work.permit_digest,
             stage=self.work.head.stage_key,
             cause=self.work.cause,
             sandbox=self.sandbox,
@@ -213,8 +214,9 @@ class Claiming:
 def lots(prepared: Iterable[Prepared], pool: str) -> list[list[Prepared]]:
     """How to claim these: what is batchable together, anything else alone, when its turn comes."""
     items = list(prepared)
-    together = [item for item in items if item.is_batchable and pool == Pool.PURE.value]
-    alone = [[item] for item in items if item not in together]
+    is_pure = pool == Pool.PURE.value
+    together = [item for item in items if is_pure and item.is_batchable]
+    alone = [[item] for item in items if not (is_pure and item.is_batchable)]
     return ([together] if together else []) + alone
 
 

@@ -255,7 +255,7 @@ class Reporting:
             timestamp_us=self.now_us(),
             metrics=mark_non_finite(outcome.metrics),
             attempt=item.attempt,
-            permit_digest=item.permit.digest,
+            permit_digest=item.work.permit_digest,
             sandbox=SandboxReport(strength=outcome.sandbox.strength, layers=outcome.sandbox.layers),
             resources=mark_non_finite(outcome.resources),
             truncated=outcome.truncated,
