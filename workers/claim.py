@@ -39,8 +39,8 @@ class Contracts(Protocol):
 class Toolset(Protocol):
     """What this pool can run."""
 
-    def has(self, contract: Tool) -> bool:
-        """Whether the tool is here in exactly this version."""
+    def has(self, contract: Tool, contract_digest: str) -> bool:
+        """Whether the tool is here in exactly this version; `contract_digest` is the contract's."""
         ...
 
     def sandbox(self, contract: Tool) -> SandboxReport:
@@ -198,7 +198,7 @@ class Claiming:
             return Dropped(
                 "CONTRACT_CHANGED", f"{work.action.tool} is not known by the contract it was judged by"
             )
-        if not self._toolset.has(contract):
+        if not self._toolset.has(contract, work.action.contract_digest):
             return Dropped("TOOL_UNAVAILABLE", f"{work.action.tool} {contract.version} is not in this pool")
         return Prepared(work, contract, permit, new_id(), self._toolset.sandbox(contract))
 

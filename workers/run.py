@@ -42,7 +42,7 @@ class BuiltinToolset:
     """Qualified name → digest of the contract that ships here."""
     sandbox_report: SandboxReport
 
-    def has(self, contract: Tool) -> bool:
+    def has(self, contract: Tool, contract_digest: str) -> bool:
         """Whether the tool is here in exactly this version."""
         if contract.executor is Executor.MOCK:
             return not contract.capabilities
@@ -50,7 +50,7 @@ class BuiltinToolset:
         return (
             contract.executor is Executor.BUILTIN
             and known
-            and self.digests.get(contract.qualified_name) == contract.digest
+            and self.digests.get(contract.qualified_name) == contract_digest
         )
 
     def sandbox(self, contract: Tool) -> SandboxReport:
