@@ -7,8 +7,8 @@ and its answers count because governance knows its public key.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
-from typing import Any
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 
 from gateway.embedded.directory import DataDirectory
 from governance.adapters.sqlite_ledger import SqliteLedger
@@ -82,8 +82,20 @@ def is_left_to_a_person(snapshot: ApprovalSnapshot) -> bool:
     return snapshot.stage == "people"
 
 
-def main(arguments: Mapping[str, Any], stopping: Stopping) -> int:
-    """Be the bot; its private key comes on standard input and is never written anywhere."""
+def _set_at_end(ended: threading.Event) -> None:
+    sys.stdin.read()
+    ended.set()
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Be the bot until standard input ends; its private key comes on the first line and is never written."""
+    path, session = arguments
     signer = Ed25519Signer.from_bytes(bytes.fromhex(sys.stdin.readline().strip()))
-    serve(DataDirectory.at(arguments["data"]), arguments["session"], signer, stopping)
+    ended = threading.Event()
+    threading.Thread(target=lambda: _set_at_end(ended), daemon=True).start()
+    serve(DataDirectory.at(path), session, signer, ended)
     return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

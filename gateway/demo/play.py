@@ -1,0 +1,104 @@
+"""Plays the demonstration: starts the system on a new directory, lets an agent and a bot work, tells of it.
+
+Everything is real: the system that `up` starts, its queue, its sandbox, a second process with the bot's key.
+It leaves nothing behind unless it is told where to keep its data.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from gateway.embedded.account import settle_account
+from gateway.embedded.directory import DataDirectory
+from gateway.embedded.ready import read_ready
+from interlock.errors import OursToFixError
+
+READY_SECONDS = 30.0
+STOP_SECONDS = 30.0
+SESSION = "demo"
+
+
+def main(*, as_json: bool = False, data: Path | None = None) -> int:
+    """Play it; 0 when everything came out as it must."""
+    with _folder(data) as folder:
+        directory = DataDirectory.at(folder / "data")
+        with _system(directory):
+            return _as_the_system(directory, as_json)
+
+
+@contextmanager
+def _folder(data: Path | None) -> Iterator[Path]:
+    """Where the data goes: the given folder, which stays, or one that every account may enter, which goes."""
+    if data is not None:
+        yield data
+        return
+    folder = Path(tempfile.mkdtemp(prefix="interlock-demo-"))
+    folder.chmod(0o755)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _system(directory: DataDirectory) -> Iterator[None]:
+    """The embedded system in a process of its own, as `interlock up` starts it."""
+    command = [sys.executable, "-m", "gateway.cli", "up", "--data", str(directory.path)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=sys.stderr)
+    try:
+        _await_ready(process, directory)
+        yield
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _await_ready(process: subprocess.Popen[bytes], directory: DataDirectory) -> None:
+    import time
+
+    until = time.monotonic() + READY_SECONDS
+    while read_ready(directory) is None:
+        if process.poll() is not None or time.monotonic() > until:
+            raise OursToFixError("NOT_RUNNING", "the system did not become ready")
+        time.sleep(0.02)
+
+
+def _as_the_system(directory: DataDirectory, as_json: bool) -> int:
+    """Play in a child that gave up root, so that this process can clear away what root made."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            settle_account(directory, os.environ)
+            status = _play(directory, as_json)
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status)
+    _, waited = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(waited)
+
+
+def _play(directory: DataDirectory, as_json: bool) -> int:
+    from gateway.demo.scene import play
+    from gateway.demo.tell import tell
+
+    outcome = play(directory, SESSION)
+    if as_json:
+        print(json.dumps(outcome.to_json(), sort_keys=True))  # noqa: T201 - the one document
+    else:
+        tell(outcome)
+    return 0 if outcome.is_good else 1

@@ -1,0 +1,27 @@
+"""Checks the whole log of a data directory, with its own anchors and any kept elsewhere. Reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from gateway.embedded.directory import DataDirectory
+from gateway.reading import open_reading
+from governance.adapters.sqlite_ledger.connection import Database
+from governance.adapters.sqlite_ledger.record import SqliteRecords
+from governance.keys import read_public
+from governance.verify import Report, verify
+from interlock.adapters.ed25519 import Ed25519KeyRing, kid_of
+
+
+def prove_log(directory: DataDirectory, elsewhere: Sequence[Path] = ()) -> Report:
+    """What verification says of the directory's ledger. Raises what opening it raises."""
+    with open_reading(directory) as reading:
+        incarnation = reading.ledger.info.incarnation
+    keys = {purpose: [(kid_of(key), key)] for purpose, key in read_public(directory.keys).items()}
+    own = [directory.anchors] if directory.anchors.exists() else []
+    database = Database(directory.ledger, read_only=True)
+    try:
+        return verify(SqliteRecords(database, incarnation), [*own, *elsewhere], keys, Ed25519KeyRing)
+    finally:
+        database.close()
