@@ -120,13 +120,16 @@ class ToolProjector:
         """Where the projection stands."""
         return self._projection.checkpoint()
 
-    def apply(self, events: Sequence[StoredEvent]) -> Checkpoint | None:
+    def apply(self, events: Sequence[StoredEvent], before: Checkpoint | None = None) -> Checkpoint | None:
         """Fold events and store; events at or below the checkpoint are passed over.
+
+        `before` is the checkpoint the events were read after, where the caller knows it: what is stored then
+        is compared with this one, so a projection that was put back meanwhile is no gap.
 
         Returns the new checkpoint, or None when another projector was faster. Raises GapError on a hole. What
         cannot be folded (an illegal move, an unknown event that moves state) stops its session only.
         """
-        before = self._projection.checkpoint()
+        before = before or self._projection.checkpoint()
         fresh = [event for event in events if event.seq > before.seq]
         if not fresh:
             return before

@@ -166,7 +166,7 @@ class Relay:
         while not stopping.is_set() and not self.is_fenced:
             more = self._sequence()
             published = self.step()
-            if self.is_fenced:
+            if self.state is RelayState.FENCED:
                 break
             self._anchors.keep_up(published)
             if published:
@@ -238,10 +238,11 @@ class Relay:
         floor = max(last_seq - self._settings.window_entries, slowest or 0)
         # At least the last event: only a stream with an entry can say what the next one must follow.
         after = max(0, min(last_seq - 1, floor))
-        if tail.seq or after:
-            if not self._stream.restart(after=after, last=tail.seq):
-                return None
-            _log.warning("the stream is refilled from event %d", after + 1)
+        # Also from the very first event: what looks empty may be a stream whose end was cut off.
+        if not self._stream.restart(after=after, last=tail.seq):
+            return None
+        if last_seq:
+            _log.info("the stream is filled from event %d", after + 1)
         return StreamTail(after, "", "")
 
     def _raise_fence(self, fence: Fence) -> None:

@@ -194,7 +194,7 @@ class StreamProjector:
         if not events:
             return 0
         self._faults.reach("project.before_commit")
-        after = self._projector.apply(events)
+        after = self._projector.apply(events, checkpoint)
         if after is None:
             return 0
         self._faults.reach("project.after_commit")

@@ -22,9 +22,9 @@ from interlock.stream import EMPTY, ENTRY_VERSION, PROJECTED, READERS, STREAM, S
 _VERSION = str(ENTRY_VERSION).encode()
 _FIELDS = (b"v", b"i", b"k", b"s", b"n", b"t", b"e", b"a", b"m", b"h")
 
-# Where a stream ends: {seq, incarnation, hash} of its last entry, or seq 0. A stream whose end was cut off
-# (XDEL, XTRIM by a foreign hand) refuses what comes next, so it counts as emptied. `position` is what the
-# next entry must follow: it differs from the seq only in a stream that was restarted and has no entry yet.
+# Where a stream ends: {seq, incarnation, hash} of its last entry, or seq 0. `position` is what the next entry
+# must follow: the seq, or where a stream without an entry was restarted. A stream whose end was cut off (by
+# XDEL or XTRIM) counts as emptied; it would refuse what comes next, so nothing fits before a restart.
 _TAIL = """
 local function tail_of(key)
   if redis.call('EXISTS', key) == 0 then return 0, 0, '', '' end
@@ -36,10 +36,10 @@ local function tail_of(key)
   end
   local last = redis.call('XREVRANGE', key, '+', '-', 'COUNT', 1)[1]
   if not last then
-    if added > 0 then return 0, 0, '', '' end
+    if added > 0 then return 0, -1, '', '' end
     return 0, tonumber(string.match(position, '^%d+')), '', ''
   end
-  if last[1] ~= position then return 0, 0, '', '' end
+  if last[1] ~= position then return 0, -1, '', '' end
   local seq = tonumber(string.match(position, '^%d+'))
   local found = {}
   for at = 1, #last[2], 2 do found[last[2][at]] = last[2][at + 1] end

@@ -168,7 +168,8 @@ class SqliteReading:
             .where(*self._mine(_RECORD), _RECORD.c.session == session)
             .order_by(_RECORD.c.position)
         )
-        return [body for (body,) in rows]
+        # A tampered row may hold text; it is compared like any other.
+        return [body if isinstance(body, bytes) else str(body).encode() for (body,) in rows]
 
     def _mine(self, table: Table) -> tuple[Any, Any]:
         return table.c.name == self._name, table.c.epoch == self._epoch

@@ -99,6 +99,33 @@ def test_of_two_projectors_one_stores_each_batch(ledger: InMemoryLedger) -> None
     _assert_equal(projection, ledger)
 
 
+class _PutBack(InMemoryProjection):
+    """Is put back to zero right after its checkpoint was read, once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.due = False
+
+    def checkpoint(self) -> Checkpoint:
+        at = super().checkpoint()
+        if self.due:
+            self.due = False
+            self.restart(at, Checkpoint(at.name, 0, at.epoch + 1, REDUCER_VERSION, at.incarnation))
+        return at
+
+
+def test_a_projection_that_is_put_back_under_a_projector_is_no_gap(ledger: InMemoryLedger) -> None:
+    projection = _PutBack()
+    projector = StreamProjector(ledger, InMemoryEventStream(), projection)
+    append_lives(ledger, 2)
+    projector.step()
+    append_lives(ledger, 1)
+    projection.due = True
+    assert projector.step() == 0
+    assert projector.step() == 15
+    _assert_equal(projection, ledger)
+
+
 def test_another_incarnation_or_an_older_reducer_begins_anew(ledger: InMemoryLedger) -> None:
     append_lives(ledger, 3)
     projection = InMemoryProjection()
