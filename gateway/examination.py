@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from gateway.reading import Reading
 
 BACKLOG_SECONDS_HIGH = 60
+FORMAT_PLACES, WAL_FORMAT = slice(18, 20), b"\2\2"
+"""Where a SQLite file says how it may be written and read, and what it says in WAL mode."""
 SANDBOX_UID = 23_917
 """Whom the sandbox is proven as where nobody owns the data yet."""
 DURABLE: Mapping[str, str] = MappingProxyType(
@@ -130,7 +132,7 @@ def check_ledger(directory: DataDirectory) -> list[Check]:
         return [Check("ledger", "off", "none yet", "`interlock up` makes it")]
     try:
         with open_reading(directory) as reading:
-            settings = reading.ledger.settings()
+            settings = {**reading.ledger.settings(), "journal_mode": journal_mode(directory)}
             with reading.ledger.read() as view:
                 return [
                     judge_settings(settings),
@@ -140,6 +142,13 @@ def check_ledger(directory: DataDirectory) -> list[Check]:
                 ]
     except InterlockError as error:
         return [Check("ledger", "failed", error.message, error.remedy)]
+
+
+def journal_mode(directory: DataDirectory) -> str:
+    """As the file says itself: a connection to a file that nobody has open does not look."""
+    with open(directory.ledger, "rb") as file:
+        header = file.read(FORMAT_PLACES.stop)
+    return "wal" if header[FORMAT_PLACES] == WAL_FORMAT else "delete"
 
 
 def judge_settings(settings: Mapping[str, str]) -> Check:

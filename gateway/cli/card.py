@@ -73,7 +73,8 @@ class Card:
         """The card for a terminal, whole: long arguments are never cut."""
         snapshot = self.request.snapshot
         behalf = f" for {snapshot.subject}" if snapshot.subject else ""
-        head = f"{snapshot.tier}  {snapshot.tool} version {snapshot.tool_version}, asked by {snapshot.client}{behalf}"
+        what = f"{snapshot.tier}  {snapshot.tool} version {snapshot.tool_version}"
+        head = f"{what}, asked by {snapshot.client}{behalf}"
         place = f"    session {snapshot.session}, stage {snapshot.stage}, {span(self.seconds_left)} left"
         why = [f"    {reason['code']}: {reason['sentence']}" for reason in self._reasons()]
         hidden = [f"    HIDDEN CHARACTERS: {note}" for note in hidden_in(self.arguments)]

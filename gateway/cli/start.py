@@ -1,7 +1,8 @@
-"""`up`, `run`, `demo` and `bench`: what stays in the foreground; each gives up root before it imports more."""
+"""`up`, `run`, `demo`, `bench`: what stays in the foreground; each gives up root before it imports more."""
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +14,7 @@ from gateway.cli.place import named_directory
 from interlock.errors import UsageError
 
 ROLES = ("governor", "scheduler", "projector")
+COLLECTIONS = (700, 10, 10)
 POOLS = ("pure", "fs", "shell", "network")
 
 _Port = Annotated[
@@ -27,7 +29,7 @@ _Pool = Annotated[
 
 def up(data: Data = None, port: _Port = None) -> int:
     """Run the whole embedded system in the foreground until it is stopped."""
-    from gateway.roles import run_up
+    from gateway.start import run_up
 
     environment = {**os.environ, **({} if port is None else {"INTERLOCK_PORT": str(port)})}
     return run_up(named_directory(data), environment)
@@ -35,15 +37,16 @@ def up(data: Data = None, port: _Port = None) -> int:
 
 def run(role: _Role, name: _Pool = None, data: Data = None) -> int:
     """Run one role in the foreground: governor, scheduler, projector, or pool NAME."""
+    _collect_as_usual()
     if role == "pool":
         if name not in POOLS:
             raise UsageError(f"a pool is one of {', '.join(POOLS)}")
-        from gateway.roles import run_pool
+        from gateway.start import run_role
 
-        return run_pool(name, named_directory(data), dict(os.environ))
+        return run_role(f"pool-{name}", named_directory(data), dict(os.environ))
     if role not in ROLES or name is not None:
         raise UsageError(f"a role is one of {', '.join(ROLES)}, or pool NAME")
-    from gateway.roles import run_role
+    from gateway.start import run_role
 
     return run_role(role, named_directory(data), dict(os.environ))
 
@@ -55,7 +58,8 @@ def demo(
     as_json: AsJson = False,
 ) -> int:
     """A governed agent session on a real repository, from start to finish."""
-    from gateway.demo import main
+    _collect_as_usual()
+    from gateway.demo.play import main
 
     return main(as_json=as_json, data=data)
 
@@ -67,3 +71,8 @@ def bench(as_json: AsJson = False) -> int:
     except ModuleNotFoundError as error:
         raise UsageError("the benchmarks are part of a checkout, not of an installation") from error
     return main(as_json=as_json)
+
+
+def _collect_as_usual() -> None:
+    """What stays makes garbage that a short command would not live to see."""
+    gc.set_threshold(*COLLECTIONS)

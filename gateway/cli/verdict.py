@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import IntEnum
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
-from interlock.answer import Answer
-from interlock.state import Phase, Status, ToolInvocationRecord
+if TYPE_CHECKING:
+    # Every command needs the exit codes, few need the words behind them, which are slow to import.
+    from interlock.answer import Answer
+    from interlock.state import ToolInvocationRecord
 
 
 class Exit(IntEnum):
@@ -32,22 +35,22 @@ class Exit(IntEnum):
 
 _BY_STATUS: Mapping[str, Exit] = MappingProxyType(
     {
-        Status.COMPLETED.value: Exit.OK,
-        Status.FAILED.value: Exit.FAILED,
-        Status.REJECTED.value: Exit.REJECTED,
+        "COMPLETED": Exit.OK,
+        "FAILED": Exit.FAILED,
+        "REJECTED": Exit.REJECTED,
     }
 )
 _BY_PHASE: Mapping[str, Exit] = MappingProxyType(
     {
-        Phase.AWAITING_APPROVAL.value: Exit.PARKED,
-        Phase.RECONCILIATION_REQUIRED.value: Exit.RECONCILIATION,
+        "awaiting_approval": Exit.PARKED,
+        "reconciliation_required": Exit.RECONCILIATION,
     }
 )
 
 
 def exit_of_record(record: ToolInvocationRecord, *, check: bool) -> Exit:
     """What stands in a record: its end, or where it rests; OK while it is on its way."""
-    if check and record.status == Status.COMPLETED.value and record.exit_code not in (None, 0):
+    if check and record.status == "COMPLETED" and record.exit_code not in (None, 0):
         return Exit.FAILED
     by_phase = _BY_PHASE.get(record.phase, Exit.OK)
     return _BY_STATUS.get(record.status, by_phase)
