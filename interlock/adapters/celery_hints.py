@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from threading import Lock
 from types import MappingProxyType
 from typing import Any
 
@@ -22,9 +23,8 @@ from interlock.hint import RUN_TASK, Hint
 from interlock.identifier import new_id
 from interlock.tier import Pool
 
-ACQUIRE_SECONDS = 2.0
+TURN_SECONDS = 5.0
 SOCKET_SECONDS = 5.0
-CONNECTIONS_MAX = 2
 PEEK_MAX = 64
 """Messages of one queue whose ids are counted; a longer queue is estimated from these."""
 
@@ -45,20 +45,24 @@ _HEADERS: Mapping[str, Any] = MappingProxyType({"lang": "py", "task": RUN_TASK, 
 
 
 class CeleryHintPublisher:
-    """HintPublisher over kombu; safe for threads. `url` is Celery's, as in `redis+socket:///path`."""
+    """HintPublisher over one connection of kombu; threads take turns, none waits for its turn for ever.
+
+    `url` is Celery's, as in `redis+socket:///path?virtual_host=0`. Connects when it is first used.
+    """
 
     def __init__(self, url: str) -> None:
         transport = dict(_TRANSPORT)
         if url.startswith("redis+socket:"):
             del transport["socket_keepalive"]
-        self._connections = Connection(url, transport_options=transport).Pool(CONNECTIONS_MAX)
+        self._connection = Connection(url, transport_options=transport)
+        self._turn = Lock()
 
     def publish(self, hints: Sequence[Hint]) -> None:
         """Publish all, in order; after a BrokerUnavailableError some may have gone out (harmless)."""
         if not hints:
             return
-        with self._connection() as connection:
-            producer: Any = Producer(connection.default_channel)
+        with self._channel() as channel:
+            producer: Any = Producer(channel)
             with producer.batch(max_size=len(hints)):
                 for hint in hints:
                     self._send(producer, hint)
@@ -77,8 +81,8 @@ class CeleryHintPublisher:
     def queued_ids(self) -> dict[str, int]:
         """Pool → about how many ids its queue holds; raises BrokerUnavailableError."""
         with (
-            self._connection() as connection,
-            connection.default_channel.conn_or_acquire() as client,
+            self._channel() as channel,
+            channel.conn_or_acquire() as client,
             client.pipeline(transaction=False) as pipeline,
         ):
             for pool in Pool:
@@ -93,28 +97,25 @@ class CeleryHintPublisher:
 
     def queue_length(self, pool: str) -> int:
         """Messages on one pool's queue; raises BrokerUnavailableError."""
-        with self._connection() as connection, connection.default_channel.conn_or_acquire() as client:
+        with self._channel() as channel, channel.conn_or_acquire() as client:
             return int(client.llen(Pool(pool).queue))
 
     def close(self) -> None:
-        """Let go of connections."""
-        self._connections.force_close_all()
+        """Let go of the connection."""
+        self._connection.close()
 
     @contextmanager
-    def _connection(self) -> Iterator[Any]:
-        """One of the pool's connections (whose newest parts have no types); one that broke is replaced."""
-        connections: Any = self._connections
-        connection: Connection | None = None
-        give_back = connections.release
+    def _channel(self) -> Iterator[Any]:
+        """The connection's channel (whose newest parts have no types), made anew after an error."""
+        if not self._turn.acquire(timeout=TURN_SECONDS):
+            raise BrokerUnavailableError("another thread has been publishing for too long")
         try:
-            connection = connections.acquire(block=True, timeout=ACQUIRE_SECONDS)
-            yield connection
+            yield self._connection.default_channel
         except (KombuError, RedisError, OSError) as error:
-            give_back = connections.replace
+            self._connection.close()
             raise BrokerUnavailableError(f"{type(error).__name__}: {error}") from error
         finally:
-            if connection is not None:
-                give_back(connection)
+            self._turn.release()
 
 
 def _estimate(length: int, items: Sequence[bytes]) -> int:
