@@ -35,34 +35,15 @@ def verify(anchor: _Anchors = None, data: Data = None, as_json: AsJson = False) 
         if not path.is_file():
             raise NotFoundError("anchor file", str(path))
     directory = enter(data)
+    from gateway.proof import prove_log
+
     with progress("verifying"):
-        report = _report(directory, elsewhere)
+        report: dict[str, Any] = dict(prove_log(directory, elsewhere).to_json())
     if as_json:
         output.json(report)
     else:
         _print_report(output, report)
     return Exit.OK if report["ok"] else Exit.ERROR
-
-
-def _report(directory: DataDirectory, elsewhere: list[Path]) -> dict[str, Any]:
-    from gateway.reading import open_reading
-    from governance.adapters.sqlite_ledger.connection import Database
-    from governance.adapters.sqlite_ledger.record import SqliteRecords
-    from governance.keys import read_public
-    from governance.verify import verify as prove
-    from interlock.adapters.ed25519 import Ed25519KeyRing, kid_of
-
-    with open_reading(directory) as reading:
-        incarnation = reading.ledger.info.incarnation
-    public = read_public(directory.keys)
-    keys = {purpose: [(kid_of(key), key)] for purpose, key in public.items()}
-    own = [directory.anchors] if directory.anchors.exists() else []
-    database = Database(directory.ledger, read_only=True)
-    try:
-        found = prove(SqliteRecords(database, incarnation), [*own, *elsewhere], keys, Ed25519KeyRing)
-    finally:
-        database.close()
-    return dict(found.to_json())
 
 
 def _print_report(output: Output, report: dict[str, Any]) -> None:
