@@ -152,6 +152,7 @@ def sweep_of(parts: Parts, ledger: Ledger, publisher: CeleryHintPublisher) -> Sw
         publisher.queued_ids,
         RequestQueue.at(parts.directory.broker_client_url).review,
         parts.settings,
+        parts.faults,
     )
 
 

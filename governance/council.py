@@ -103,6 +103,7 @@ class Council:
             place = "/".join(str(part) for part in first["loc"])
             return _refused(None, Reason(code="FIELD_INVALID", sentence=f"{place}: {first['msg']}"))
         reason = cast(self.ledger, vote, verify=self.verify)
+        self.faults.reach("vote.after_commit")
         if reason is not None:
             return _refused(vote.invocation_id, reason)
         review.add(vote.invocation_id)

@@ -16,7 +16,8 @@ from governance.ledger import Ledger
 from governance.propose import Propose
 from interlock.answer import Answer
 from interlock.decision import Reason
-from interlock.errors import BrokerUnavailableError, LedgerUnavailableError
+from interlock.errors import BrokerUnavailableError, LedgerUnavailableError, OursToFixError
+from interlock.event import invocation_stream
 from interlock.fault import FaultPoints
 from interlock.hint import Hint, HintPublisher, Waker
 from interlock.proposal import Proposal, ProposalRefused
@@ -64,16 +65,25 @@ class Governor:
             return {}
         try:
             accepted = self.propose.accept(proposals, broker_now_us=at_us)
-        except LedgerUnavailableError:
+        except (LedgerUnavailableError, OursToFixError):
+            # Nothing is known of the commit, or nothing can be read: whoever takes the batch again finds out.
             raise
         except Exception:
             if len(proposals) == 1:
+                if self._has(proposals[0]):
+                    raise
                 logger.exception("a proposal could not be judged: %s", proposals[0].id)
                 return {id(proposals[0]): _failed(proposals[0])}
             middle = len(proposals) // 2
             return {**self._accept(proposals[:middle], at_us), **self._accept(proposals[middle:], at_us)}
         self._publish(accepted.hints)
         return {id(proposal): answer for proposal, answer in zip(proposals, accepted.answers, strict=True)}
+
+    def _has(self, proposal: Proposal) -> bool:
+        """Whether the ledger has it all the same: then it failed after its commit."""
+        stream = invocation_stream(proposal.id)
+        with self.ledger.read() as view:
+            return bool(view.heads([stream]))
 
     def _publish(self, hints: Sequence[Hint]) -> None:
         try:

@@ -1,11 +1,13 @@
 """Named points where a test may kill, hang, delay or fail a process; free when none is set.
 
 Read only when INTERLOCK_TESTING=1. `INTERLOCK_FAULT=<point>:<nth>:<kill|raise|hang|delay>[,…]`; each firing
-is appended to the file INTERLOCK_FAULT_LOG before it takes effect. Never decides anything in the product.
+is a line in the file INTERLOCK_FAULT_LOG before it takes effect. There each planned fault fires at most
+INTERLOCK_FAULT_TIMES times (1) over all processes, however often they start again. Decides nothing in the product.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import time
@@ -26,6 +28,7 @@ POINTS = (
     "grant.before_commit",
     "grant.after_commit",
     "grant.after_publish",
+    "vote.after_commit",
     "claim.after_hint",
     "claim.before_commit",
     "claim.after_commit",
@@ -42,10 +45,15 @@ POINTS = (
     "project.after_commit",
     "sweep.before_commit",
     "sweep.after_commit",
+    "sweep.before_publish",
+    "recover.before_report",
+    "recover.after_report",
     "dispatch.before_publish",
     "dispatch.after_publish",
+    "ledger.before_commit",
+    "ledger.after_commit",
 )
-"""Every point, in the order an invocation passes them."""
+"""Every point, roughly in the order an invocation passes them; the last two are in every transaction."""
 
 DELAY_SECONDS = 1.5
 HANG_SECONDS = 3_600
@@ -84,11 +92,15 @@ class Fault:
 
 
 class PlannedFaults:
-    """Counts how often each point is reached and breaks where it was told to."""
+    """Counts how often each point is reached in this process and breaks where it was told to.
 
-    def __init__(self, faults: tuple[Fault, ...], log: str | None) -> None:
+    With a log the firings of all processes that share it are counted there, and end at `times`.
+    """
+
+    def __init__(self, faults: tuple[Fault, ...], log: str | None, times: int = 1) -> None:
         self._faults = faults
         self._log = log
+        self._times = times
         self._reached: dict[str, int] = {}
         self._lock = Lock()
 
@@ -96,25 +108,29 @@ class PlannedFaults:
         with self._lock:
             count = self._reached[point] = self._reached.get(point, 0) + 1
         for fault in self._faults:
-            if fault.point == point and fault.nth == count:
+            if fault.point == point and fault.nth == count and self._may_fire(fault):
                 self._fire(fault)
 
     def _fire(self, fault: Fault) -> None:
-        self._note(fault)
         if fault.action == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         if fault.action == "raise":
             raise InjectedFaultError(fault.point)
         time.sleep(HANG_SECONDS if fault.action == "hang" else DELAY_SECONDS)
 
-    def _note(self, fault: Fault) -> None:
+    def _may_fire(self, fault: Fault) -> bool:
+        """Note the firing, if it is not one too many."""
         if self._log is None:
-            return
-        descriptor = os.open(self._log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        try:
-            os.write(descriptor, f"{fault.point} {fault.action} {os.getpid()}\n".encode())
-        finally:
-            os.close(descriptor)
+            return True
+        line = f"{fault.point} {fault.nth} {fault.action} "
+        descriptor = os.open(self._log, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "r+", encoding="ascii") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if sum(noted.startswith(line) for noted in file) >= self._times:
+                return False
+            file.write(f"{line}{os.getpid()}\n")
+            file.flush()
+        return True
 
 
 def faults_from(environment: Mapping[str, str]) -> FaultPoints:
@@ -123,7 +139,9 @@ def faults_from(environment: Mapping[str, str]) -> FaultPoints:
     if environment.get("INTERLOCK_TESTING") != "1" or not plan:
         return NoFaults()
     return PlannedFaults(
-        tuple(_parse(item) for item in plan.split(",")), environment.get("INTERLOCK_FAULT_LOG")
+        tuple(_parse(item) for item in plan.split(",")),
+        environment.get("INTERLOCK_FAULT_LOG"),
+        int(environment.get("INTERLOCK_FAULT_TIMES", "1")),
     )
 
 

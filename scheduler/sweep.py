@@ -14,7 +14,8 @@ from governance.ledger import Boot, Due, Head, Ledger
 from interlock.clock import boottime_ns
 from interlock.errors import LedgerUnavailableError, RetryLaterError
 from interlock.event import Stream, StreamKind
-from interlock.hint import HintPublisher
+from interlock.fault import FaultPoints
+from interlock.hint import Hint, HintPublisher
 from interlock.settings import Settings
 from interlock.state import Phase
 from interlock.stopping import Stopping
@@ -44,6 +45,7 @@ class Sweep:
     ask_review: Callable[[Sequence[str]], None]
     """Hand invocation ids to the governor."""
     settings: Settings
+    faults: FaultPoints
 
     def run(self, stopping: Stopping, pause_seconds: float) -> None:
         """Look again and again until stopped; what is away is waited for."""
@@ -63,7 +65,7 @@ class Sweep:
             raise
         dead = self.watch.look(boots, boottime_ns())
         alive = {boot.boot_id for boot in boots} - dead
-        self.publisher.publish(self.lost.settle([h for h in running if h.boot not in alive and h.boot]))
+        self._publish(self.lost.settle([h for h in running if h.boot not in alive and h.boot]))
         by_kind: dict[str, list[Due]] = defaultdict(list)
         for due in dues:
             by_kind[due.what].append(due)
@@ -85,7 +87,12 @@ class Sweep:
         gone = {due.id for due in over}
         rest = [(due, head) for due, head in waiting if due.id not in gone]
         if rest:
-            self.publisher.publish(self.dispatch.again(rest, self.queued_ids()))
+            self._publish(self.dispatch.again(rest, self.queued_ids()))
+
+    def _publish(self, hints: Sequence[Hint]) -> None:
+        if hints:
+            self.faults.reach("sweep.before_publish")
+            self.publisher.publish(hints)
 
     def _review(self, dues: Sequence[Due]) -> None:
         if not dues:

@@ -54,7 +54,9 @@ class Recovery:
         if reports is None:
             _LOG.error("an outcome of another ledger was set aside as %s", set_aside(path, self.spool))
             return
+        self.execution.faults.reach("recover.before_report")
         fates = self.execution.report(reports)
+        self.execution.faults.reach("recover.after_report")
         _LOG.warning("brought in outcomes of a dead process: %s", fates)
         path.unlink(missing_ok=True)
 
