@@ -10,7 +10,10 @@ from collections.abc import Sequence
 from threading import Condition
 
 from interlock.errors import BrokerUnavailableError
-from interlock.stream import EMPTY, StreamEntry, StreamTail, tail_at
+from interlock.stream import EMPTY, WINDOW_BYTES, StreamEntry, StreamTail, tail_at
+
+ENTRY_BYTES = 512
+"""What an entry is taken to cost."""
 
 
 class InMemoryEventStream:
@@ -65,10 +68,11 @@ class InMemoryEventStream:
             self._require_present()
             return self._slowest()
 
-    def trim(self, *, entries_max: int) -> int:
+    def trim(self, *, entries_max: int, bytes_max: int = WINDOW_BYTES) -> int:
         with self._changed:
             tail, before = self._tail(), len(self._entries)
-            first = min(max(tail.seq - entries_max, self._slowest() or 0) + 1, tail.seq)
+            window = min(entries_max, bytes_max // ENTRY_BYTES)
+            first = min(max(tail.seq - window, self._slowest() or 0) + 1, tail.seq)
             self._entries = [entry for entry in self._entries if entry.seq >= first]
             return before - len(self._entries)
 

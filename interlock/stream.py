@@ -15,6 +15,8 @@ STREAM = "interlock:events"
 READERS = "interlock:readers"
 PROJECTED = "interlock:projected"
 ENTRY_VERSION = 1
+WINDOW_BYTES = 512 * 2**20
+"""What the stream may take of the server's memory, however many entries that are."""
 NAME_BYTES_MAX = 160
 """A longer name stands in an entry as `sha256:<hex>`, so that no name can make an entry exceed 1 KiB."""
 
@@ -111,7 +113,7 @@ class EventStream(Protocol):
         """How far the slowest live reader is; None without any."""
         ...
 
-    def trim(self, *, entries_max: int) -> int:
+    def trim(self, *, entries_max: int, bytes_max: int = WINDOW_BYTES) -> int:
         """Drop what every live reader has read, and what lies beyond the window; returns how many.
 
         Without a live reader only the window counts. The last entry always stays: it is what publishing is

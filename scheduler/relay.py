@@ -21,7 +21,7 @@ from interlock.event import StoredEvent
 from interlock.fault import FaultPoints, NoFaults
 from interlock.gather import Gathering
 from interlock.hint import Waker
-from interlock.stream import EventStream, StreamTail, entry_of, tail_at
+from interlock.stream import WINDOW_BYTES, EventStream, StreamTail, entry_of, tail_at
 
 ROLE = "relay"
 _log = logging.getLogger(__name__)
@@ -84,6 +84,7 @@ class RelaySettings:
 
     batch: int = 500
     window_entries: int = 1_000_000
+    window_bytes: int = WINDOW_BYTES
     poll_seconds: float = 1.0
     linger_seconds: float = 0.005
     """How long a busy relay gathers; an idle one never waits."""
@@ -195,7 +196,8 @@ class Relay:
     def trim(self) -> int:
         """Trim the stream now; returns how many entries went. Raises BrokerUnavailableError."""
         self._untrimmed, self._trimmed_at = 0, time.monotonic()
-        return self._stream.trim(entries_max=self._settings.window_entries)
+        settings = self._settings
+        return self._stream.trim(entries_max=settings.window_entries, bytes_max=settings.window_bytes)
 
     def _publish_batch(self) -> int:
         # In doubt until proven otherwise: whatever is raised below leaves no position behind.

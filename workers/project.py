@@ -160,7 +160,7 @@ class StreamProjector:
         """Follow until told to stop, or until it must not go on; returns why."""
         complained = False
         while not stopping.is_set() and self._state is ProjectorState.FOLLOWING:
-            began = time.monotonic()
+            began, waits = time.monotonic(), self._has_looked
             try:
                 folded = self.step(self._settings.silence_seconds)
                 complained = False
@@ -173,7 +173,7 @@ class StreamProjector:
             now = time.monotonic()
             if folded:
                 stopping.wait(self._gathering.pause_seconds(folded, now))
-            elif now - began < self._settings.poll_seconds:
+            elif waits and now - began < self._settings.poll_seconds:
                 # Answered at once and moved nothing: a stream that is away, a gap, somebody faster.
                 stopping.wait(self._settings.poll_seconds)
         return self._state

@@ -17,7 +17,16 @@ from redis.exceptions import NoScriptError
 
 from interlock.adapters.redis_client import broker_errors
 from interlock.errors import BrokerUnavailableError
-from interlock.stream import EMPTY, ENTRY_VERSION, PROJECTED, READERS, STREAM, StreamEntry, StreamTail
+from interlock.stream import (
+    EMPTY,
+    ENTRY_VERSION,
+    PROJECTED,
+    READERS,
+    STREAM,
+    WINDOW_BYTES,
+    StreamEntry,
+    StreamTail,
+)
 
 _VERSION = str(ENTRY_VERSION).encode()
 _FIELDS = (b"v", b"i", b"k", b"s", b"n", b"t", b"e", b"a", b"m", b"h")
@@ -129,7 +138,12 @@ _TRIM = (
     + """
 local seq = tail_of(KEYS[1])
 if seq == 0 then return 0 end
-local first = math.max(seq - tonumber(ARGV[1]), slowest_of(KEYS[2]) or 0) + 1
+local window = tonumber(ARGV[1])
+local used = redis.call('MEMORY', 'USAGE', KEYS[1])
+if used > tonumber(ARGV[2]) then
+  window = math.min(window, math.floor(redis.call('XLEN', KEYS[1]) * ARGV[2] / used))
+end
+local first = math.max(seq - window, slowest_of(KEYS[2]) or 0) + 1
 return redis.call('XTRIM', KEYS[1], 'MINID', string.format('%.0f', math.min(first, seq)) .. '-0')
 """
 )
@@ -192,9 +206,10 @@ class RedisEventStream:
             answer = self._slowest.run(self._client, [self._readers], [])
         return None if answer is None else int(answer)
 
-    def trim(self, *, entries_max: int) -> int:
+    def trim(self, *, entries_max: int, bytes_max: int = WINDOW_BYTES) -> int:
         with broker_errors():
-            return int(self._trim.run(self._client, [self._stream, self._readers], [entries_max]))
+            keys = [self._stream, self._readers]
+            return int(self._trim.run(self._client, keys, [entries_max, bytes_max]))
 
 
 class RedisProjectionNotice:

@@ -115,6 +115,13 @@ def test_who_is_too_far_behind_does_not_hold_the_window(stream: EventStream) -> 
     assert stream.read(0, 1, 0)[0].seq == 91
 
 
+def test_the_window_is_bounded_in_bytes_too(stream: EventStream) -> None:
+    stream.publish(entries(1, 5_000), after=EMPTY)
+    stream.register("gone", 0, 60_000)
+    assert 2_000 < stream.trim(entries_max=10_000, bytes_max=200_000) < 5_000
+    assert stream.tail().seq == 5_000
+
+
 def test_a_registration_ends_with_its_lease(stream: EventStream) -> None:
     stream.publish(entries(1, 10), after=EMPTY)
     stream.register("brief", 2, 1)
