@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import select
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +26,7 @@ from governance.keys import KeyPurpose, read_key, read_public
 from governance.ledger import Ledger
 from governance.line import Line
 from governance.sensitive import opened_arguments
+from interlock.adapters.celery_hints import CeleryHintPublisher
 from interlock.adapters.ed25519 import Ed25519KeyRing, Ed25519Signer, kid_of
 from interlock.adapters.redis_client import connect
 from interlock.adapters.redis_waker import RedisWaker
@@ -48,10 +50,12 @@ from workers.supervisor.port import NotStarted
 from workers.supervisor.probe import find_sandbox
 from workers.supervisor.profile import EgressEntry
 from workers.supervisor.profile import Settings as SpawnerSettings
-from workers.supervisor.spawner import SpawnedSupervisor, start_spawner
+from workers.supervisor.spawned import SpawnedSupervisor
+from workers.supervisor.spawner import start_spawner
 
 STOP_GRACE_SECONDS = 5.0
 """How long a stopping pool goes on trying to write an outcome that is spooled already."""
+WATCH_SECONDS = 0.5
 EXIT_FAILED = 1
 
 _LOG = logging.getLogger("interlock.pool")
@@ -259,8 +263,10 @@ class PoolProcess:
 
     def _watch(self) -> None:
         """Notice a stop that came by another way than Celery's, and a spawner that died."""
-        while not self._ended.wait(0.25):
-            if self._supervisor is not None and not self._supervisor.is_alive():
+        # By its process: a supervisor that stands by keeps the spawner's line open beyond its death.
+        spawner = None if self._supervisor is None else os.pidfd_open(self._supervisor.spawner_pid)
+        while not self._ended.wait(WATCH_SECONDS):
+            if spawner is not None and has_ended(spawner):
                 _LOG.error("the spawner of this pool is gone")
                 self._fail()
             if self._stop.is_set():
@@ -270,17 +276,22 @@ class PoolProcess:
                 return
 
 
+def has_ended(pidfd: int) -> bool:
+    """Whether the process behind this descriptor has ended."""
+    poller = select.poll()
+    poller.register(pidfd, select.POLLIN)
+    return bool(poller.poll(0))
+
+
 def embedded_parts(place: Place, broker_url: str, environment: Mapping[str, str]) -> Parts:
     """What a pool of the embedded system is connected to: SQLite, the broker, the installation's keys."""
-    from interlock.adapters.celery_hints import CeleryHintPublisher
-
     clock = SystemClock(int(environment.get("INTERLOCK_CLOCK_OFFSET_US", "0")))
     faults = faults_from(environment)
     public = read_public(place.keys)[KeyPurpose.GOVERNANCE]
     sealer = AesSealer(read_key(place.keys, KeyPurpose.SEALING))
     return Parts(
         ledger=SqliteLedger.open(place.ledger, clock, faults=faults),
-        publisher=CeleryHintPublisher(connect(broker_url)),
+        publisher=CeleryHintPublisher(broker_url),
         waker=RedisWaker(connect(broker_url), connect(broker_url, blocking=True)),
         signer=Ed25519Signer.from_bytes(read_key(place.keys, KeyPurpose.POOL)),
         verifier=SealVerifier(Ed25519KeyRing({kid_of(public): public}), Purpose.PERMIT),

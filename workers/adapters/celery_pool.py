@@ -7,6 +7,7 @@ the start all the same; no result, no event and no remote control leaves this wo
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import warnings
@@ -22,12 +23,17 @@ from celery.worker import state
 from celery.worker.consumer import Consumer
 from kombu import Connection, Queue
 from kombu.asynchronous import Hub
+from kombu.transport.redis import Channel
 from kombu.utils.objects import cached_property
 
 from interlock.hint import RUN_TASK
 from interlock.tier import Pool
 
 RECONNECT_SECONDS_MAX = 2
+IDS_MAX = 1_024
+"""Ids of one hint that are looked at; the sweep brings the others again."""
+
+_LOG = logging.getLogger("interlock.pool")
 
 TRANSPORT: Mapping[str, Any] = MappingProxyType(
     {
@@ -111,6 +117,17 @@ class ServedPool(Protocol):
 OpenPool = Callable[[str], ServedPool]
 
 
+class PatientChannel(Channel):
+    """kombu's channel, which drops what is no message: an item of that kind would end the worker."""
+
+    def _brpop_read(self, **options: Any) -> Any:
+        try:
+            return super()._brpop_read(**options)  # type: ignore[misc]  # kombu: stubs lack it
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            _LOG.warning("dropped a queue item that is no message: %s", error)
+            return True
+
+
 class QuickConsumer(Consumer):
     """Celery's consumer, which comes back within seconds however long the broker was away."""
 
@@ -121,6 +138,7 @@ class QuickConsumer(Consumer):
             if getattr(state, "should_stop", None) not in (None, False):
                 raise error
 
+        conn.transport.Channel = PatientChannel  # type: ignore[attr-defined]  # likewise
         # The waits are seconds, and may be fractions whatever the stubs say.
         waits: dict[str, Any] = {"max_retries": None, "interval_start": 0.2, "interval_step": 0.2}
         return conn.ensure_connection(tell, interval_max=RECONNECT_SECONDS_MAX, **waits)
@@ -243,8 +261,10 @@ def make_app(broker_url: str, open_pool: OpenPool) -> PoolApp:
     app.conf.task_default_queue = Pool.PURE.queue
 
     @app.task(name=RUN_TASK, bind=False, shared=False)
-    def run(ids: list[str], **_: Any) -> None:
-        app.serve(ids)
+    def run(ids: Any = None, **_: Any) -> None:
+        # Whoever reaches the broker can write this; what it says is looked up before it means anything.
+        named = [one for one in ids if isinstance(one, str)] if isinstance(ids, list) else []
+        app.serve(named[:IDS_MAX])
 
     return app
 
