@@ -12,7 +12,8 @@ from interlock.clock import ManualClock
 from interlock.errors import OursToFixError, RetryLaterError
 from interlock.projection import ToolProjector
 from tests.support.history import append_lives
-from workers.adapters.sqlite_projection import FILE_NAME, FORMAT, SqliteProjection
+from workers.adapters.sqlite_projection import FILE_NAME, SqliteProjection
+from workers.adapters.views_file import FORMAT
 
 
 def _filled(path: Path, ledger: InMemoryLedger) -> SqliteProjection:
