@@ -89,11 +89,23 @@ def _cause_of(view: LedgerView, event: StoredEvent) -> StoredEvent | None:
         identifier, _, version = name.partition("@")
         return _at_version(view, invocation_stream(identifier), version)
     own = Stream(StreamKind.INVOCATION.value, event.stream_id)
+    if event.type == "ApprovalVoted":
+        return _question_before(view, event)
     if kind == "vote":
         return _naming(view, own, "ApprovalVoted", ("vote", "decision_id"), name)
     if kind == "claim":
         return _naming(view, own, "ToolExecutionStarted", ("nonce",), name)
     return None
+
+
+def _question_before(view: LedgerView, vote: StoredEvent) -> StoredEvent | None:
+    """An answer comes from outside and names only itself; what it answers is the question before it."""
+    asked = [
+        event
+        for event in view.events([vote.stream]).get(vote.stream, [])
+        if event.type == "ApprovalRequested" and event.version < vote.version
+    ]
+    return asked[-1] if asked else None
 
 
 def _at_version(view: LedgerView, stream: Stream, version: str) -> StoredEvent | None:

@@ -1,128 +1,13 @@
-"""Data directories whose ledger was filled through governance, and the command line run as a process."""
+"""Directories to run commands on: one of a stopped system, one of a running one."""
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from gateway.embedded.directory import DataDirectory, prepare
-from governance.adapters.sqlite_ledger import SqliteLedger
-from governance.catalogue import add_tools, builtin_tools
-from interlock.adapters.ed25519 import Ed25519Signer
-from interlock.clock import SystemClock
-from interlock.projection import ToolProjector
-from interlock.tier import SessionMode
-from tests.support.court import Court
-from tests.support.source import ROOT
-from workers.adapters.sqlite_projection import SqliteProjection
-
-
-@dataclass(frozen=True)
-class Said:
-    """How a command ended and what it said."""
-
-    status: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        """The one JSON document on standard output."""
-        return json.loads(self.out)
-
-    @property
-    def lines(self) -> list[Any]:
-        """The JSON lines on standard output."""
-        return [json.loads(line) for line in self.out.splitlines()]
-
-
-@dataclass
-class Directory:
-    """A stopped system's directory: parked, refused, cancelled and granted invocations, folded into views."""
-
-    path: Path
-    ids: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def data(self) -> DataDirectory:
-        return DataDirectory.at(self.path)
-
-    def command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-m", "gateway.cli.main", *arguments, "--data", str(self.path)]
-
-    def run(self, *arguments: str, stdin: bytes = b"", **environment: str) -> Said:
-        """Run one command to its end."""
-        done = subprocess.run(
-            self.command(*arguments),
-            input=stdin,
-            capture_output=True,
-            cwd=ROOT,
-            env={**os.environ, **environment},
-            check=False,
-            timeout=60,
-        )
-        return Said(done.returncode, done.stdout.decode(), done.stderr.decode())
-
-    def files(self) -> dict[str, tuple[int, int]]:
-        """Every file with its size and moment of change: what a reading command must leave alone."""
-        return {
-            str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in sorted(self.path.rglob("*"))
-        }
-
-
-def fill(directory: Directory) -> None:
-    """Let governance record what the commands are to show."""
-    prepare(directory.data)
-    ledger = SqliteLedger.open(directory.data.ledger, SystemClock(), create=True)
-    try:
-        court = Court()
-        court.ledger = ledger
-        add_tools(ledger, [tool for tool in builtin_tools() if tool.name == "shell.run"], added_by="test")
-        court.build()
-        court.approver()
-        court.open("s", SessionMode.EDIT)
-        directory.ids = _submit(court)
-    finally:
-        ledger.close()
-    project(directory)
-
-
-def _submit(court: Court) -> dict[str, str]:
-    answers = {
-        "granted": court.say("note", {"text": "hello"}),
-        "refused": court.say("note", {"txt": "hello"}, stage="b"),
-        "parked": court.say("pay", {"amount": 5}, stage="c"),
-        "hidden": court.say("shell.run", {"argv": ["rm", "-rf", "/home\u202e txt.etadpu"]}, stage="d"),
-        "denied": court.say("pay", {"amount": 6}, stage="e"),
-        "cancelled": court.say("pay", {"amount": 7}, stage="f"),
-        "secret": court.say("login", {"user": "u", "password": "t0ken-1"}, stage="g"),
-    }
-    ids = {name: str(answer.invocation_id) for name, answer in answers.items()}
-    assert court.cast(court.vote_of(ids["denied"], "deny", reason="no")) is None
-    court.review(ids["denied"])
-    court.cancel(ids["cancelled"])
-    return ids
-
-
-def project(directory: Directory) -> None:
-    """Fold the ledger into the views."""
-    ledger = SqliteLedger.open(directory.data.ledger, SystemClock())
-    projection = SqliteProjection.open(directory.data.views)
-    try:
-        with ledger.read() as view:
-            events = view.range(0, 10_000)
-        ToolProjector(projection, ledger.info.incarnation).apply(events)
-    finally:
-        projection.close()
-        ledger.close()
+from tests.integration.cli.support import Directory, fill, running_on
 
 
 @pytest.fixture
@@ -133,7 +18,9 @@ def stopped(tmp_path: Path) -> Directory:
     return directory
 
 
-@pytest.fixture
-def new_key() -> Callable[[], Ed25519Signer]:
-    """Makes keys."""
-    return Ed25519Signer.generate
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Directory]:
+    """The directory of a system that runs; one for all tests of a module, each in a session of its own."""
+    directory = Directory(tmp_path_factory.mktemp("up") / "data")
+    with running_on(directory):
+        yield directory

@@ -32,7 +32,7 @@ def test_the_chain_leads_from_the_last_event_to_the_submission(court: Court) -> 
     assert links[-1].actor == answer.invocation_id
 
 
-def test_a_denial_leads_to_the_answer_that_gave_it(court: Court) -> None:
+def test_a_denial_leads_to_the_answer_that_gave_it_and_to_what_was_asked(court: Court) -> None:
     answer = court.say("pay", {"amount": 1})
     vote = court.vote_of(answer.invocation_id, "deny", reason="no")
     assert court.cast(vote) is None
@@ -42,9 +42,11 @@ def test_a_denial_leads_to_the_answer_that_gave_it(court: Court) -> None:
         "ToolExecutionRejected",
         "ApprovalDenied",
         "ApprovalVoted",
-        "vote",
+        "ApprovalRequested",
+        "ToolInvocationRequested",
+        "submission",
     ]
-    assert links[-1].actor == vote.decision_id
+    assert links[2].cause == f"vote:{vote.decision_id}"
 
 
 def test_a_silence_leads_to_the_timer(court: Court) -> None:
