@@ -1,6 +1,7 @@
 """Signed heads of the chain, kept outside the ledger: what was true of it once cannot be untold.
 
-Each place is a file of JSON lines that is only ever appended to. Never judges a ledger; `verify` does.
+Each place is a file of JSON lines that is only ever appended to. Tells whether a ledger went back; only
+`verify` tells whether it is whole.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from governance.keys import sync_folder
+from governance.ledger import LedgerView
 from interlock.canonical import digest_of, parse_json
 from interlock.clock import Clock
 from interlock.errors import NotJsonError
-from interlock.seal import Purpose, Seal, Signer, seal_batch
+from interlock.seal import Purpose, Seal, SealVerifier, Signer, seal_batch
 from interlock.word import Word
 
 LINE_BYTES_MAX = 4_096
@@ -84,6 +86,37 @@ def read_anchors(path: Path) -> Iterator[AnchorLine]:
         for number, line in enumerate(file, 1):
             if line.endswith(b"\n"):
                 yield AnchorLine(number=number, anchor=_parsed(line))
+
+
+def gone_since(
+    view: LedgerView, incarnation: str, paths: Sequence[Path], verifier: SealVerifier
+) -> str | None:
+    """What the last trusted anchor of each place knows and the ledger does not; None where it is all there.
+
+    A ledger that went back (a restored copy, a lost disk) must stay read only until somebody decides.
+    A place that does not exist yet says nothing.
+    """
+    for path in paths:
+        anchor = _last_trusted(path, verifier)
+        if anchor is None:
+            continue
+        head = anchor.head
+        if head.incarnation != incarnation:
+            return f"{path} is of ledger {head.incarnation}, this one is {incarnation}"
+        found = view.range(head.seq - 1, 1)
+        if not found or found[0].seq != head.seq:
+            return f"event {head.seq} was anchored in {path}, the ledger ends at {view.last_seq()}"
+        if found[0].hash != head.hash:
+            return f"event {head.seq} is another than the one anchored in {path}"
+    return None
+
+
+def _last_trusted(path: Path, verifier: SealVerifier) -> Anchor | None:
+    if not path.exists():
+        return None
+    anchors = (line.anchor for line in read_anchors(path))
+    trusted = (one for one in anchors if one is not None and verifier.verify(one.head_digest, one.seal))
+    return max(trusted, key=lambda anchor: anchor.head.seq, default=None)
 
 
 def _parsed(line: bytes) -> Anchor | None:

@@ -9,6 +9,7 @@ import fcntl
 import os
 import sqlite3
 import threading
+import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -60,6 +61,7 @@ class Database:
         self._writer: int | None = None
         self._read_only = read_only
         self._lock_file = -1 if read_only else _open_lock_file(path)
+        _let_go_in_children(self)
         self._engine = _engine(path, read_only)
 
     @property
@@ -140,8 +142,14 @@ class Database:
             with self._turn:
                 fcntl.flock(self._lock_file, fcntl.LOCK_EX)
                 self._engine.dispose()
-                os.close(self._lock_file)
+                self.let_go()
         self._closed = "closed"
+
+    def let_go(self) -> None:
+        """Close the lock file: at the end, and in a forked child, which would keep its parent's turn."""
+        if self._lock_file >= 0:
+            os.close(self._lock_file)
+            self._lock_file = -1
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
@@ -174,6 +182,17 @@ def _roll_back(connection: sqlite3.Connection) -> None:
     if connection.in_transaction:
         with suppress(sqlite3.Error):
             connection.execute("ROLLBACK")
+
+
+def _let_go_in_children(database: Database) -> None:
+    held = weakref.ref(database)
+
+    def let_go() -> None:
+        found = held()
+        if found is not None:
+            found.let_go()
+
+    os.register_at_fork(after_in_child=let_go)
 
 
 def _open_lock_file(path: Path) -> int:

@@ -152,7 +152,7 @@ class SqliteTransaction(SqliteView):
         self._many(_MOVE_HEAD, moved)
         self._many(_CHANGE_HEAD, changed)
         self._many(_PUT_DUE, [append.due for append in won if append.due is not None])
-        self._many(_DROP_DUE, [append.stream for append in won if not append.due and before[append.stream]])
+        self._many(_DROP_DUE, [append.stream for append in won if append.due is None])
 
     def _last_link(self) -> tuple[int, str]:
         if self._last is None:

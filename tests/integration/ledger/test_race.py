@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -70,4 +72,36 @@ def test_a_writer_that_is_killed_in_its_turn_leaves_nothing_and_frees_it(tmp_pat
     assert write(ledger, an_append("i-1")) == set()
     with ledger.read() as view:
         assert [event.stream_id for event in view.range(0, 10)] == ["i-1"]
+    ledger.close()
+
+
+LEAVES_A_CHILD = """
+import os, signal, sys
+from pathlib import Path
+from governance.adapters.sqlite_ledger import SqliteLedger
+from interlock.clock import SystemClock
+ledger = SqliteLedger.open(Path(sys.argv[1]), SystemClock())
+with ledger.write():
+    child = os.fork()
+    if child == 0:
+        signal.alarm(50)
+        signal.pause()
+    print(child, flush=True)
+    signal.pause()
+"""
+
+
+@pytest.mark.timeout(60)
+def test_a_child_that_outlives_a_killed_writer_does_not_keep_its_turn(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    ledger = SqliteLedger.open(path, SystemClock(), create=True)
+    command = [sys.executable, "-W", "ignore", "-c", LEAVES_A_CHILD, str(path)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        child = int(writer.stdout.readline())
+        try:
+            writer.kill()
+            assert write(ledger, an_append("i-1")) == set()
+        finally:
+            os.kill(child, signal.SIGKILL)
     ledger.close()

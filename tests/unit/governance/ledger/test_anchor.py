@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from governance.anchor import AnchorWriter, read_anchors
+from governance.anchor import AnchorWriter, gone_since, read_anchors
 from governance.memory_ledger import InMemoryLedger
 from governance.verification.fault import FaultCode
 from interlock.adapters.ed25519 import Ed25519KeyRing, Ed25519Signer
@@ -129,3 +129,40 @@ def test_the_report_says_how_far_anchors_vouch(installation: Installation, path:
     assert isinstance(installation.ledger, InMemoryLedger)
     report = installation.verify(installation.ledger.records(), path)
     assert (report.ok, report.anchored, report.seq) == (True, 5, 9)
+
+
+# --- a ledger that went back -------------------------------------------------------------------------
+
+
+def went_back(installation: Installation, *paths: Path, signer: Ed25519Signer | None = None) -> str | None:
+    key = signer or installation.anchor
+    verifier = SealVerifier(Ed25519KeyRing({key.kid: key.public_hex}), Purpose.ANCHOR)
+    with installation.ledger.read() as view:
+        return gone_since(view, installation.ledger.info.incarnation, paths, verifier)
+
+
+def test_a_ledger_that_holds_what_was_anchored_did_not_go_back(
+    installation: Installation, path: Path, tmp_path: Path
+) -> None:
+    installation.anchor_head(path)
+    installation.run("i-2")
+    assert went_back(installation, path, tmp_path / "not yet made") is None
+
+
+@pytest.mark.parametrize(
+    ("incarnation", "seq", "why"),
+    [
+        (None, 6, "event 6 was anchored"),
+        (None, 5, "event 5 is another"),
+        ("another", 5, "is of ledger another"),
+    ],
+)
+def test_a_ledger_without_what_was_anchored_went_back(
+    installation: Installation, path: Path, incarnation: str | None, seq: int, why: str
+) -> None:
+    anchored = incarnation or installation.ledger.info.incarnation
+    AnchorWriter([path], installation.anchor, anchored, installation.clock).anchor(seq, "a" * 64)
+    said = went_back(installation, path)
+    assert said is not None
+    assert why in said
+    assert went_back(installation, path, signer=Ed25519Signer.generate()) is None
