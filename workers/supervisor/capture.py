@@ -80,11 +80,14 @@ class Capture:
 def text_or_bytes(content: bytes, cut: bool) -> dict[str, str]:
     """`{"encoding": "utf-8", "text": …}`, or `{"encoding": "base64", "bytes": …}` for anything else.
 
-    In content that was cut, a character that the cut divided is left out.
+    In content that was cut, a character that the cut divided is left out. A NUL is no text that every store
+    can hold, so what has one is kept as bytes.
     """
     try:
         text = codecs.getincrementaldecoder("utf-8")().decode(content, final=not cut)
     except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
         return {"encoding": "base64", "bytes": base64.b64encode(content).decode()}
     return {"encoding": "utf-8", "text": text}
 

@@ -251,6 +251,8 @@ def _name(name: bytes) -> dict[str, str]:
 
 
 def _text_or_bytes(content: bytes, is_cut: bool) -> dict[str, str]:
+    if b"\0" in content:  # no text that every store can hold
+        return {"encoding": "base64", "bytes": _base64(content)}
     try:
         return {"encoding": "utf-8", "text": content.decode()}
     except UnicodeDecodeError as error:
