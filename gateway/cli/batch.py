@@ -5,7 +5,7 @@ Stops sending as soon as nobody reads what it says.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -22,18 +22,23 @@ from interlock.answer import Answer
 from interlock.canonical import Json, parse_json
 from interlock.code import UnknownCodeError
 from interlock.decision import Reason
-from interlock.errors import InterlockError, NotAcceptedError, NotJsonError
+from interlock.errors import AcceptanceUnknownError, InterlockError, NotAcceptedError, NotJsonError
 from interlock.fragment import members
 from interlock.state import Phase
 
 Fields = Mapping[str, Json]
-Propose = Callable[[Fields, str], Answer]
-"""Sends one proposal: its fields, and its arguments as raw text; returns the governor's answer."""
+Propose = Callable[[Sequence[tuple[Fields, str]]], Iterable[Answer]]
+"""Sends proposals together, each its fields and its arguments as raw text; an answer each, in their order."""
+
+WINDOW = 256
+"""Lines of a file that are on their way at once."""
+UNSETTLED = frozenset(("NOT_ACCEPTED", "ACCEPTANCE_UNKNOWN", "BROKER_UNAVAILABLE"))
+"""Codes under which governance has said nothing: no verdict, so no rejection either."""
 
 ALLOWED_IN_LINE = frozenset(
     (
         "id", "tool", "arguments", "arguments_json", "session", "stage", "subject", "route", "mode", "key",
-        "priority", "deadline_ms", "repeat",
+        "priority", "deadline_ms", "repeat", "cause",
     )
 )  # fmt: skip
 
@@ -81,16 +86,19 @@ def submit_lines(
 def _connected(directory: DataDirectory) -> Iterator[Sending]:
     from interlock.client import Client
 
-    with open_reading(directory) as reading:
-        client = Client(directory.broker_client_url, source=LedgerOutcomes(reading.ledger))
-        try:
+    with open_reading(directory) as reading, Client(directory.broker_client_url) as client:
 
-            def propose(fields: Fields, text: str) -> Answer:
-                return client.submit(arguments_json=text, **fields).answer
+        def propose(proposals: Sequence[tuple[Fields, str]]) -> Iterator[Answer]:
+            said = [{**fields, "arguments_json": text} for fields, text in proposals]
+            for outcome in client.submit_many(said):
+                yield _told(outcome) if isinstance(outcome, InterlockError) else outcome.answer
 
-            yield Sending(propose, reading.ledger)
-        finally:
-            client.close()
+        yield Sending(propose, reading.ledger)
+
+
+def _told(error: NotAcceptedError | AcceptanceUnknownError) -> Answer:
+    """What the client tells as an error, as an answer: the ledger has nothing of it."""
+    return Answer.refusing(error.invocation_id or None, Reason(code=error.code, sentence=error.message))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +114,8 @@ class Outcome:
     @property
     def status(self) -> int:
         """The exit code."""
+        if self.answer.code in UNSETTLED and not self.answer.is_recorded:
+            return Exit.ERROR
         if self.answer.status == "refused" or self.story is None:
             return exit_of_answer(self.answer)
         if self.waited or self.answer.status == "duplicate":
@@ -148,18 +158,18 @@ class Outcome:
     def complain(self) -> None:
         """One line on standard error for what is no success, with the remedy of its code."""
         said = self.to_json()
-        if self.status == Exit.ERROR:
+        if self.status != Exit.OK and said["code"]:
+            complain(str(_error(said["code"], f"{said['invocation_id']}: {said['reason']}")))
+        elif self.status == Exit.ERROR:
             waited = InterlockError("WAIT_TIMEOUT", f"{said['invocation_id']} is {said['phase']}")
             complain(str(waited))
-        elif self.status != Exit.OK and said["code"]:
-            complain(str(_error(said["code"], f"{said['invocation_id']}: {said['reason']}")))
 
 
 def propose_one(
     sending: Sending, fields: Fields, text: str, output: Output, *, wait: float | None, check: bool
 ) -> int:
     """Propose one, wait, print."""
-    answer = _proposed(sending.propose, fields, text)
+    [answer] = sending.propose([(fields, text)])
     waited = _wait(sending, [answer], wait, output)
     outcome = _outcome(sending, answer, waited=waited, check=check)
     if output.as_json:
@@ -182,15 +192,16 @@ def propose_lines(
 ) -> int:
     """Propose every line, one answer a line in their order; with a wait all are sent before the first is."""
     worst = 0
-    answers: list[Answer] = []
-    for line in lines:
-        answers.append(_proposed_line(sending.propose, line, common))
-        if wait is None:
-            worst = max(worst, _say(sending, answers[-1], output, waited=False, check=check))
-    if wait is not None:
-        waited = _wait(sending, answers, wait, output)
-        for answer in answers:
-            worst = max(worst, _say(sending, answer, output, waited=waited, check=check))
+    held: list[Answer] = []
+    for start in range(0, len(lines), WINDOW):
+        for answer in _proposed(sending.propose, lines[start : start + WINDOW], common):
+            if wait is None:
+                worst = max(worst, _say(sending, answer, output, waited=False, check=check))
+            else:
+                held.append(answer)
+    waited = _wait(sending, held, wait, output)
+    for answer in held:
+        worst = max(worst, _say(sending, answer, output, waited=waited, check=check))
     return worst
 
 
@@ -226,21 +237,20 @@ def _outcome(sending: Sending, answer: Answer, *, waited: bool, check: bool) -> 
     return Outcome(answer, story, waited, check)
 
 
-def _proposed(propose: Propose, fields: Fields, text: str) -> Answer:
-    """The answer; a refusal that the client tells as an error is an answer too."""
-    try:
-        return propose(fields, text)
-    except NotAcceptedError as error:
-        reason = Reason(code=error.code, sentence=error.message[:512])
-        return Answer.refusing(error.invocation_id or None, reason)
+def _proposed(propose: Propose, lines: Sequence[bytes], common: Fields) -> Iterator[Answer]:
+    """An answer for each line of a window; what is no proposal at all is answered here, in its place."""
+    read = [_read(line) for line in lines]
+    good = [({**common, **one[0]}, one[1]) for one in read if not isinstance(one, Answer)]
+    answers = iter(propose(good))
+    for one in read:
+        yield one if isinstance(one, Answer) else next(answers)
 
 
-def _proposed_line(propose: Propose, line: bytes, common: Fields) -> Answer:
+def _read(line: bytes) -> tuple[dict[str, Json], str] | Answer:
     try:
-        fields, text = read_line(line)
+        return read_line(line)
     except NotJsonError as error:
         return Answer.refusing(None, Reason(code=error.code, sentence=error.message[:512]))
-    return _proposed(propose, {**common, **fields}, text)
 
 
 def read_line(line: bytes) -> tuple[dict[str, Json], str]:

@@ -64,13 +64,28 @@ def demo(
     return main(as_json=as_json, data=data)
 
 
-def bench(as_json: AsJson = False) -> int:
+def bench(
+    n: Annotated[
+        int | None, typer.Option("--n", metavar="N", min=20, help="Invocations a measurement.")
+    ] = None,
+    rounds: Annotated[
+        int | None, typer.Option("--rounds", metavar="N", min=1, help="How often each is measured.")
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--dir", metavar="DIR", help="A folder on the disk to measure.")
+    ] = None,
+    as_json: AsJson = False,
+) -> int:
     """Measure this machine against plain Celery."""
+    _collect_as_usual()
     try:
         from benchmarks.bench import main
     except ModuleNotFoundError as error:
-        raise UsageError("the benchmarks are part of a checkout, not of an installation") from error
-    return main(as_json=as_json)
+        if not (error.name or "").startswith("benchmarks"):
+            raise
+        raise UsageError("the benchmarks are part of a checkout: ./run bench there") from error
+    status: int = main(as_json=as_json, n=n, rounds=rounds, folder=folder)
+    return status
 
 
 def _collect_as_usual() -> None:

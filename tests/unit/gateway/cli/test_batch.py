@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from gateway.cli.batch import Fields, Sending, propose_lines, propose_one, read_line
+from gateway.cli.batch import WINDOW, Fields, Sending, propose_lines, propose_one, read_line
 from gateway.cli.output import Output, ReaderGoneError
 from interlock.answer import Answer
-from interlock.errors import NotAcceptedError, NotJsonError
+from interlock.errors import NotJsonError
 from interlock.proposal import Proposal, parse_proposal
 from tests.support.court import Court
 
@@ -23,7 +24,10 @@ class Governor:
         self.court = court
         self.sent: list[str] = []
 
-    def propose(self, fields: Fields, text: str) -> Answer:
+    def propose(self, proposals: Sequence[tuple[Fields, str]]) -> list[Answer]:
+        return [self.answer(fields, text) for fields, text in proposals]
+
+    def answer(self, fields: Fields, text: str) -> Answer:
         kwargs = json.dumps({"session": "s", "stage": "g", **fields, "arguments_json": text})
         self.sent.append(text)
         proposal = parse_proposal(kwargs.encode(), task_id=f"t-{len(self.sent)}")
@@ -73,18 +77,17 @@ def test_a_wait_over_what_is_parked_says_parked(governor: Governor) -> None:
     assert run_one(governor, "pay", '{"amount":1}', wait=0.0)[0] == 3
 
 
-def test_an_error_of_the_client_that_refuses_is_an_answer() -> None:
+@pytest.mark.parametrize("code", ["NOT_ACCEPTED", "ACCEPTANCE_UNKNOWN", "BROKER_UNAVAILABLE"])
+def test_where_governance_said_nothing_there_is_no_verdict(code: str) -> None:
     court = Court()
 
-    def propose(_fields: Fields, _text: str) -> Answer:
-        raise NotAcceptedError("", "it was refused for good")
+    def propose(_proposals: Sequence[tuple[Fields, str]]) -> list[Answer]:
+        return [Answer(status="refused", code=code, sentence="nobody took it")]
 
     stream = io.StringIO()
-    assert (
-        propose_one(Sending(propose, court.ledger), {}, "{}", Output(True, stream), wait=None, check=False)
-        == 4
-    )
-    assert json.loads(stream.getvalue())["answer"] == "refused"
+    sending = Sending(propose, court.ledger)
+    assert propose_one(sending, {}, "{}", Output(True, stream), wait=1.0, check=False) == 1
+    assert json.loads(stream.getvalue())["code"] == code
 
 
 def test_a_conflicting_id_shows_nothing_of_the_other(governor: Governor) -> None:
@@ -127,11 +130,11 @@ def test_sends_nothing_more_when_nobody_reads(governor: Governor) -> None:
         def flush(self) -> None:
             raise BrokenPipeError
 
-    lines = [b'{"tool":"echo","arguments":{"value":1}}'] * 3
+    lines = [b'{"tool":"echo","arguments":{"value":1}}'] * (2 * WINDOW)
     sending = Sending(governor.propose, governor.court.ledger)
     with pytest.raises(ReaderGoneError):
         propose_lines(sending, lines, {}, Output(True, Closed()), wait=None, check=False)
-    assert len(governor.sent) == 1
+    assert len(governor.sent) == WINDOW
 
 
 @pytest.mark.parametrize(
