@@ -9,13 +9,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from governance.execution import Execution, Reported, Work
 from interlock.canonical import JsonObject, read_stored
-from interlock.errors import NotJsonError
+from interlock.errors import InterlockError, NotJsonError
 from interlock.receipt import SandboxReport
 from workers.claim import Contracts, Prepared
 from workers.report import Reporting, report_from_json
@@ -41,13 +42,21 @@ class Recovery:
         """Bring in everything there is; how many files that were. Raises what the ledger raises."""
         count = 0
         for path, record in spooled(self.spool, self.is_alive):
-            self._bring_record(path, record)
+            self._guarded(path, partial(self._bring_record, path, record))
             count += 1
         forget_folders(self.spool, self.is_alive)
         for path in sorted((self.spool / ORPHANS).glob("*.json")):
-            self._bring_orphan(path)
+            self._guarded(path, partial(self._bring_orphan, path))
             count += 1
         return count
+
+    def _guarded(self, path: Path, bring: Callable[[], None]) -> None:
+        try:
+            bring()
+        except InterlockError:
+            raise
+        except Exception:  # noqa: BLE001 - one file that cannot be told must not stop every pool of the directory
+            _LOG.exception("an outcome was set aside as %s", set_aside(path, self.spool))
 
     def _bring_record(self, path: Path, record: bytes) -> None:
         reports = self._reports_in(record)

@@ -6,6 +6,7 @@ made; never decides what becomes of one.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import queue
@@ -52,16 +53,16 @@ class Block:
 
 
 def read_block(path: Path) -> bytes | None:
-    """The record in a block, None where there is none or it was cut while being written."""
-    with open(path, "rb") as file:
-        header = file.read(_HEADER.size)
-        if len(header) < _HEADER.size:
-            return None
-        magic, length, digest = _HEADER.unpack(header)
-        if magic != _MAGIC or length > path.stat().st_size:
-            return None
-        record = file.read(length)
-    return record if hashlib.sha256(record).digest() == digest else None
+    """The record in a block, None where there is none, it was cut, or another process took it away."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    if len(data) < _HEADER.size:
+        return None
+    magic, length, digest = _HEADER.unpack_from(data)
+    record = data[_HEADER.size : _HEADER.size + length]
+    return record if magic == _MAGIC and hashlib.sha256(record).digest() == digest else None
 
 
 class Spool:
@@ -119,7 +120,8 @@ def set_aside(path: Path, root: Path) -> Path:
     aside = root / FOREIGN
     aside.mkdir(mode=0o700, exist_ok=True)
     target = aside / f"{path.parent.name}.{path.name}"
-    path.rename(target)
+    with contextlib.suppress(FileNotFoundError):  # another process was first
+        path.rename(target)
     return target
 
 

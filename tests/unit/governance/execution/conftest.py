@@ -1,4 +1,4 @@
-"""A pool without processes over a ledger in memory."""
+"""A pool without processes over each ledger that needs no service."""
 
 from __future__ import annotations
 
@@ -7,18 +7,28 @@ from pathlib import Path
 
 import pytest
 
+from governance.adapters.sqlite_ledger import SqliteLedger
+from governance.ledger import Ledger
 from governance.memory_ledger import InMemoryLedger
 from interlock.clock import ManualClock
 from tests.support.permitted import put_contracts
 from tests.support.workbench import FailingLedger, Workbench, tools
 
 
-@pytest.fixture
-def ledger() -> FailingLedger:
+@pytest.fixture(params=["memory", "sqlite"])
+def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FailingLedger]:
     """A ledger that knows the built-in contracts."""
-    made = FailingLedger(InMemoryLedger(ManualClock()))
+    made = FailingLedger(open_ledger(request.param, tmp_path))
     put_contracts(made, list(tools().values()))
-    return made
+    yield made
+    made.close()
+
+
+def open_ledger(kind: str, folder: Path) -> Ledger:
+    """A new ledger with a clock of its own."""
+    if kind == "memory":
+        return InMemoryLedger(ManualClock())
+    return SqliteLedger.open(folder / "ledger.db", ManualClock(), create=True)
 
 
 @pytest.fixture

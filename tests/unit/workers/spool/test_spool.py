@@ -154,3 +154,17 @@ def test_what_a_supervisor_wrote_after_its_pools_death_is_brought_in(
     shell_bench(ledger, tmp_path, "heir")
     assert types_of(ledger, identifier)[-1] == last
     assert list(orphans.iterdir()) == []
+
+
+def test_a_file_that_cannot_be_told_is_set_aside_and_stops_nothing(
+    ledger: FailingLedger, tmp_path: Path
+) -> None:
+    orphans = tmp_path / "spool" / ORPHANS
+    orphans.mkdir(parents=True)
+    (orphans / "x.1.json").write_bytes(b'{"outcome": {"kind": "completed"}, "invocation_id": 7}')
+    (orphans / "y.1.json").write_bytes(b"[]")
+    dead = Block(tmp_path / "spool" / "0.block", 4_096)
+    dead.close()
+    bench = shell_bench(ledger, tmp_path, "heir")
+    assert bench.serving.refusal() is None
+    assert len(list((tmp_path / "spool" / FOREIGN).iterdir())) == 2
