@@ -90,7 +90,9 @@ class _Conversation:
         if self._reason is not None:
             self._channel.send(NO, code="CANCELLED_BEFORE_START", reason=self._reason)
         elif self._before_effect is not None and not self._before_effect():
-            self._channel.send(NO, code="CLAIM_NOT_HELD", reason="the claim did not stand just before the effect")
+            self._channel.send(
+                NO, code="CLAIM_NOT_HELD", reason="the claim did not stand just before the effect"
+            )
         else:
             self._has_gone = True
             self._channel.send(GO)

@@ -101,13 +101,15 @@ def _ask(channel: Channel, call: Call) -> NotStarted | None:
 
 def _carry_out(channel: Channel, ready: Ready, call: Call, plan: Plan) -> Outcome:
     limits = ready.settings.limits
-    deadline_ns = time.monotonic_ns() + plan.wall_limit_ms * 1_000_000
+    began_ns = time.monotonic_ns()
+    deadline_ns = began_ns + plan.wall_limit_ms * 1_000_000
+    bounds = Bounds(began_ns, deadline_ns, call.output_limit_bytes // 2, limits.processes)
     try:
         child, sandbox = _start(ready, call, plan)
     except OSError as error:
         return NotStarted("SANDBOX_SETUP_FAILED", f"the launcher cannot be started: {error}")
     try:
-        ran = watch(child, channel, Bounds(deadline_ns, call.output_limit_bytes // 2, limits.processes))
+        ran = watch(child, channel, bounds)
         return _concluded(plan, ran, sandbox)
     except Exception as error:  # noqa: BLE001 - around a running tool: its effect may have begun
         end_all()

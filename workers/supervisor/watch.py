@@ -35,8 +35,9 @@ class End(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What the watch enforces; `deadline_ns` is a moment of the monotonic clock."""
+    """What the watch enforces, and since when the execution counts: moments of the monotonic clock."""
 
+    began_ns: int
     deadline_ns: int
     stream_limit_bytes: int
     processes: int
@@ -58,11 +59,10 @@ class Ran:
 
 def watch(child: Child, channel: Channel, bounds: Bounds) -> Ran:
     """Follows `child` until it exits or must not go on, ends its tree, and says how it went."""
-    started_ns = time.monotonic_ns()
     buffer = bytearray(BUFFER_BYTES)
     streams = [Capture(fd, bounds.stream_limit_bytes, buffer) for fd in (child.stdout_fd, child.stderr_fd)]
     end, reason = _until_end(child, channel, bounds, streams)
-    duration_ms = (time.monotonic_ns() - started_ns) // 1_000_000
+    duration_ms = (time.monotonic_ns() - bounds.began_ns) // 1_000_000
     exit_code = None
     if end is End.EXITED:
         end, exit_code = _own_end(child)

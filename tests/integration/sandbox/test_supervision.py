@@ -48,7 +48,7 @@ def test_a_program_cannot_pass_for_a_launcher_that_failed(pool: Pool) -> None:
 def test_ends_at_the_wall_limit_of_the_contract_and_of_the_call(pool: Pool) -> None:
     failed = pool.failed("shell.run", {"argv": ["sleep", "300.31"]}, wall_limit_ms=300)
     assert (failed.code, failed.began) == ("WALL_LIMIT", True)
-    assert 290 <= failed.duration_ms < 5_000
+    assert 300 <= failed.duration_ms < 5_000
     failed = pool.failed("shell.run", {"argv": ["sleep", "300.31"], "timeout_ms": 200})
     assert failed.code == "WALL_LIMIT"
     assert processes_that_say("300.31") == []
@@ -242,12 +242,15 @@ def test_a_killed_supervisor_takes_the_tree_with_it_and_the_pool_is_told(
     until(lambda: processes_that_say(marker), 10, "the launcher runs")
     # No wait for anything: each attempt meets another moment of the 5 ms that a set-up takes.
     select.select([], [], [], attempt / 2_000)
-    for supervisor in children_of(own_pool.spawner_pid):
+    killed = children_of(own_pool.spawner_pid)
+    for supervisor in killed:
         os.kill(supervisor, signal.SIGKILL)
     outcome = own_pool.outcome(number)
     assert isinstance(outcome, Failed)
     assert (outcome.code, outcome.began) == ("SUPERVISOR_LOST", True)
     until(lambda: not processes_that_say(marker), 2, "the tree is gone")
+    # The one that stood by was killed too; while it dies it may still take a line, and nothing runs on it.
+    until(lambda: not any(map(process_is_alive, killed)), 2, "the killed are gone")
     assert isinstance(own_pool.execute("shell.run", {"argv": ["true"]}), Completed)
 
 
@@ -270,7 +273,7 @@ def test_a_closed_pool_leaves_no_process(own_pool: Pool) -> None:
     supervisors = children_of(own_pool.spawner_pid)
     own_pool.close()
     processes = [own_pool.spawner_pid, *supervisors]
-    assert len(processes) == 2
+    assert len(processes) >= 2
     until(lambda: not any(map(process_is_alive, processes)), 2, "every process of the pool is gone")
 
 
