@@ -36,10 +36,7 @@ class CelerySide:
     ) -> None:
         self._directory = directory
         self._client = Redis.from_url(directory.broker_client_url, decode_responses=True)
-        self._meter = Meter(
-            [broker_pid, *(worker.pid for worker in workers)],
-            {broker_pid: "valkey"},
-        )
+        self._meter = Meter({broker_pid: "broker", **{worker.pid: "worker" for worker in workers}})
 
     def measure(self, produce: Produce, n: int) -> Rate:
         """Have `n` tasks done; the clock stops when the last one has counted."""

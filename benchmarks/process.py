@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from gateway.embedded.kernel import descendants, resident_share_bytes
@@ -12,26 +12,21 @@ from gateway.embedded.kernel import descendants, resident_share_bytes
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
 
-def cpu_of_stat(text: str) -> tuple[str, int]:
-    """(name, clock ticks in user and system mode) of one /proc/<pid>/stat; the name may hold brackets."""
-    before, _, rest = text.rpartition(")")
-    fields = rest.split()
-    return before.partition("(")[2], int(fields[11]) + int(fields[12])
+def ticks_of_stat(text: str) -> int:
+    """Clock ticks in user and system mode, of one /proc/<pid>/stat; the name in it may hold brackets."""
+    fields = text.rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
 
 
-def cpu_seconds(pids: Iterable[int], names: Mapping[int, str]) -> dict[int, tuple[str, float]]:
-    """Process → its name and the CPU seconds that it used so far; what has ended is left out.
-
-    `names` are names for those whose own name says too little.
-    """
+def cpu_seconds(pids: Mapping[int, str]) -> dict[int, tuple[str, float]]:
+    """Process → the name it was given and the CPU seconds it used so far; what has ended is left out."""
     found: dict[int, tuple[str, float]] = {}
-    for pid in pids:
+    for pid, name in pids.items():
         try:
             text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
         except OSError:
             continue
-        name, ticks = cpu_of_stat(text)
-        found[pid] = names.get(pid, name), ticks / TICKS_A_SECOND
+        found[pid] = name, ticks_of_stat(text) / TICKS_A_SECOND
     return found
 
 
@@ -48,9 +43,9 @@ def spent(
 class Meter:
     """Measures the CPU time of trees of processes, and of this one as the producer."""
 
-    def __init__(self, roots: Iterable[int], names: Mapping[int, str] | None = None) -> None:
-        self._roots = tuple(roots)
-        self._names = {os.getpid(): "producer", **(names or {})}
+    def __init__(self, roots: Mapping[int, str]) -> None:
+        """`roots` name processes; what is below one of them and has no name of its own has its name."""
+        self._roots = dict(roots)
         self._before: dict[int, tuple[str, float]] = {}
 
     def begin(self) -> None:
@@ -63,20 +58,16 @@ class Meter:
         return {name: seconds * 1_000_000 / n for name, seconds in used.items() if seconds}
 
     def _now(self) -> dict[int, tuple[str, float]]:
-        return cpu_seconds([os.getpid(), *tree_of(self._roots)], self._names)
-
-
-def tree_of(roots: Iterable[int]) -> set[int]:
-    """These processes and all below them."""
-    return set().union(*({root, *descendants(root)} for root in roots))
+        named = {below: name for root, name in self._roots.items() for below in descendants(root)}
+        return cpu_seconds({**named, **self._roots, os.getpid(): "producer"})
 
 
 def idle_cost(root: int, seconds: float, wait: Callable[[float], object] = time.sleep) -> tuple[float, float]:
     """(CPU in percent of one core, PSS in megabytes) of a whole tree while nobody asks it anything."""
-    pids = tree_of([root])
-    before, began = cpu_seconds(pids, {}), time.monotonic()
+    pids = dict.fromkeys({root, *descendants(root)}, "")
+    before, began = cpu_seconds(pids), time.monotonic()
     wait(seconds)
-    used = sum(spent(before, cpu_seconds(pids, {})).values())
+    used = sum(spent(before, cpu_seconds(pids)).values())
     taken = time.monotonic() - began
     memory = sum(_share(pid) for pid in pids)
     return used / taken * 100, memory / 1_000_000

@@ -23,6 +23,7 @@ from benchmarks.figure import Idle, Rate
 from benchmarks.plan import SESSIONS, Plan
 from benchmarks.process import Meter, idle_cost
 from benchmarks.produce import Produce, Submission
+from gateway.embedded.control import ask as ask_system
 from gateway.embedded.directory import DataDirectory
 from gateway.embedded.ready import read_ready
 from governance.adapters.sqlite_ledger import SqliteLedger
@@ -49,7 +50,7 @@ class GovernedSide:
         self._pid = pid
         self._ledger = SqliteLedger.open(directory.ledger, SystemClock(), read_only=True)
         self._views = SqliteProjection.open(directory.views, read_only=True)
-        self._meter = Meter([pid])
+        self._meter = Meter(_roles(directory))
         self._numbers = itertools.count(1)
 
     def measure(self, produce: Produce, n: int) -> Rate:
@@ -125,6 +126,12 @@ class GovernedSide:
             if time.monotonic() > until:
                 raise OursToFixError("NOT_RUNNING", what)
             time.sleep(POLL_SECONDS)
+
+
+def _roles(directory: DataDirectory) -> dict[int, str]:
+    """Process → role, as the running system names them."""
+    roles: Any = ask_system(directory, {"do": "status"})["roles"]
+    return {int(role["pid"]): str(role["name"]) for role in roles if role.get("pid")}
 
 
 @contextmanager
