@@ -133,7 +133,7 @@ class Outcome:
             "status": None if record is None else record.status,
             "phase": self.answer.phase if record is None else record.phase,
             "code": self.answer.code or (None if record is None else record.reason_code),
-            "reason": self.answer.sentence or (None if record is None else record.reason),
+            "sentence": self.answer.sentence or (None if record is None else record.reason),
             "exit_code": None if record is None else record.exit_code,
             "output": None if sealed is None else sealed["receipt"]["structured_output"],  # type: ignore[index, call-overload] # JSON of a receipt
             "record": None if record is None else record.to_json(),
@@ -147,7 +147,7 @@ class Outcome:
                 "invocation": said["invocation_id"],
                 "status": said["status"],
                 "phase": said["phase"],
-                "reason": f"{said['code']}: {said['reason']}" if said["code"] else None,
+                "reason": f"{said['code']}: {said['sentence']}" if said["code"] else None,
                 "completed": None if self.story is None else iso_or_none(self.story.record.completed_at_us),
                 "exit code": said["exit_code"],
             }
@@ -159,7 +159,7 @@ class Outcome:
         """One line on standard error for what is no success, with the remedy of its code."""
         said = self.to_json()
         if self.status != Exit.OK and said["code"]:
-            complain(str(_error(said["code"], f"{said['invocation_id']}: {said['reason']}")))
+            complain(str(_error(said["code"], f"{said['invocation_id']}: {said['sentence']}")))
         elif self.status == Exit.ERROR:
             waited = InterlockError("WAIT_TIMEOUT", f"{said['invocation_id']} is {said['phase']}")
             complain(str(waited))
@@ -212,7 +212,7 @@ def _say(sending: Sending, answer: Answer, output: Output, *, waited: bool, chec
         output.json(said)
     else:
         where = said["status"] if waited and said["status"] else said["answer"]
-        why = f"  {said['code']}: {said['reason']}" if said["code"] else ""
+        why = f"  {said['code']}: {said['sentence']}" if said["code"] else ""
         output.text(visible(f"{said['invocation_id'] or '-'}  {where}  {said['phase']}{why}"))
     # At once: who reads may want no more of it, and then nothing more is sent.
     output.flush()

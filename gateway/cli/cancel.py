@@ -32,7 +32,7 @@ def cancel(ids: Ids, reason: _Reason = "", data: Data = None, as_json: AsJson = 
     results: list[dict[str, Any]] = []
     with open_for_writing(directory) as ledger:
         for invocation_id in ids:
-            done = ask_for_end(ledger, line, invocation_id, by=LOCAL_OPERATOR, reason=reason)
+            done = ask_for_end(ledger, line, invocation_id, by=f"operator:{LOCAL_OPERATOR}", reason=reason)
             if done is not None:
                 publish_hints(directory, done.hints)
             results.append(_line(invocation_id, done))

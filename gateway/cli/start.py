@@ -66,13 +66,13 @@ def demo(
 
 def bench(
     n: Annotated[
-        int | None, typer.Option("--n", metavar="N", min=20, help="Invocations a measurement.")
+        int | None, typer.Option("--n", metavar="N", min=1, help="Invocations a measurement.")
     ] = None,
     rounds: Annotated[
-        int | None, typer.Option("--rounds", metavar="N", min=1, help="How often each is measured.")
+        int | None, typer.Option("--rounds", metavar="N", min=1, help="Pairs of measurements.")
     ] = None,
     folder: Annotated[
-        Path | None, typer.Option("--dir", metavar="DIR", help="A folder on the disk to measure.")
+        Path | None, typer.Option("--folder", metavar="DIR", help="On which disk; else /var/tmp.")
     ] = None,
     as_json: AsJson = False,
 ) -> int:
@@ -81,11 +81,10 @@ def bench(
     try:
         from benchmarks.bench import main
     except ModuleNotFoundError as error:
-        if not (error.name or "").startswith("benchmarks"):
+        if error.name is None or not error.name.startswith("benchmarks"):
             raise
-        raise UsageError("the benchmarks are part of a checkout: ./run bench there") from error
-    status: int = main(as_json=as_json, n=n, rounds=rounds, folder=folder)
-    return status
+        raise UsageError("the benchmarks are part of a checkout, not of an installation") from error
+    return main(as_json=as_json, n=n, rounds=rounds, folder=folder)
 
 
 def _collect_as_usual() -> None:

@@ -263,8 +263,8 @@ def test_the_log_follows_what_comes(running: Directory) -> None:
     try:
         submit(running, "followed", "echo", '{"value":1}')
         assert process.stdout is not None
-        types = [json.loads(process.stdout.readline())["type"] for _ in range(3)]
-        assert types == ["SessionOpened", "ToolInvocationRequested", "ApprovalGranted"]
+        types = {json.loads(process.stdout.readline())["type"] for _ in range(3)}
+        assert types == {"SessionOpened", "ToolInvocationRequested", "ApprovalGranted"}
     finally:
         process.terminate()
         process.communicate(timeout=10)
