@@ -31,13 +31,18 @@ class Cancelled:
     """What its end let forward; publish them."""
 
 
-def cancel(ledger: Ledger, line: Line, invocation_id: str, *, by: str, reason: str = "") -> Cancelled | None:
-    """Ask for the end of one invocation; None where there is none. Asking again changes nothing."""
+def cancel(
+    ledger: Ledger, line: Line, invocation_id: str, *, by: str, client: str | None = None, reason: str = ""
+) -> Cancelled | None:
+    """Ask for the end of one invocation; None where there is none, or where it is not `client`'s.
+
+    `by` is `client:NAME` or `operator:NAME`. Asking again changes nothing.
+    """
     stream = invocation_stream(invocation_id)
     while True:
         with ledger.write([str(stream)]) as transaction:
             head = transaction.heads([stream]).get(stream)
-            if head is None:
+            if head is None or client not in (None, head.client):
                 return None
             if not head.is_open or head.cancel:
                 return Cancelled(head.phase, already_final=not head.is_open)
@@ -54,7 +59,7 @@ def cancel(ledger: Ledger, line: Line, invocation_id: str, *, by: str, reason: s
 
 
 def _append(head: Head, by: str, reason: str) -> Append:
-    asked = new_event(CancellationRequested(by=by, reason=reason), cause=f"operator:{by}", actor=by)
+    asked = new_event(CancellationRequested(by=by, reason=reason), cause=by, actor=by)
     after = replace(head, cancel=True)
     events = [asked]
     if head.phase in _AT_ONCE:

@@ -89,7 +89,9 @@ class Council:
 
     def _cancel(self, request: Request) -> Answer:
         identifier = str(request.arguments.get("id", ""))
-        outcome = cancel(self.ledger, self.line, identifier, by=f"client:{request.client}")
+        outcome = cancel(
+            self.ledger, self.line, identifier, by=f"client:{request.client}", client=request.client
+        )
         if outcome is None:
             return _refused(identifier, Reason(code="NOT_FOUND", sentence="there is no such invocation"))
         self._publish(outcome.hints)

@@ -306,10 +306,10 @@ def _parked(move: Move) -> Changes:
 
 
 def _voted(move: Move) -> Changes:
-    return {
-        "votes": move.record.votes + 1,
-        "approvers": (*move.record.approvers, move.body["vote"]["approver"]),
-    }
+    vote, approvers = move.body["vote"], move.record.approvers
+    if vote["decision"] == "approve":
+        approvers = (*approvers, vote["approver"])
+    return {"votes": move.record.votes + 1, "approvers": approvers}
 
 
 def _granted(move: Move) -> Changes:

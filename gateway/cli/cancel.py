@@ -11,7 +11,7 @@ from gateway.cli.option import AsJson, Data, Ids
 from gateway.cli.output import complain, standard_output
 from gateway.cli.place import enter_running, require_owner
 from gateway.cli.verdict import Exit
-from interlock.errors import NotFoundError
+from interlock.errors import GiveUpError, NotFoundError
 
 _Reason = Annotated[str, typer.Option("--reason", metavar="R", help="Why.")]
 
@@ -28,7 +28,10 @@ def cancel(ids: Ids, reason: _Reason = "", data: Data = None, as_json: AsJson = 
     from governance.principal import LOCAL_OPERATOR
     from interlock.settings import settings_from
 
-    line = Line(settings_from(os.environ))
+    try:
+        line = Line(settings_from(os.environ))
+    except ValueError as error:
+        raise GiveUpError("CONFIG_INVALID", str(error)) from error
     results: list[dict[str, Any]] = []
     with open_for_writing(directory) as ledger:
         for invocation_id in ids:

@@ -108,7 +108,7 @@ class Court:
             tools=rights.get("tools", ("*",)),
             public_key=rights.get("public_key", ""),
         )
-        register(self.ledger, name, payload, by="test")
+        register(self.ledger, name, payload, by="operator:test")
 
     def proposal(self, tool: str, arguments: dict[str, Any] | None, **more: Any) -> Proposal:
         """A proposal of the local client for subject `agent`."""
@@ -193,4 +193,4 @@ class Court:
     def cancel(self, invocation_id: str | None) -> Cancelled | None:
         """Cancel one invocation."""
         assert invocation_id is not None
-        return cancel(self.ledger, self.line, invocation_id, by="test")
+        return cancel(self.ledger, self.line, invocation_id, by="operator:test")
