@@ -22,7 +22,7 @@ from governance.ledger import (
     StageKey,
 )
 from governance.line import Line
-from interlock.canonical import JsonObject, thaw
+from interlock.canonical import JsonObject, canonical, sha256_hex
 from interlock.clock import boottime_ns
 from interlock.decision import Reason
 from interlock.errors import BrokerUnavailableError, CommitUnknownError, LedgerUnavailableError
@@ -88,6 +88,7 @@ class Work:
 
     head: Head
     requested: ToolInvocationRequested
+    """Without its arguments, which are those of `request`."""
     permit: Permit | None
     """The one that stands, None where none does."""
     permit_digest: str
@@ -205,8 +206,10 @@ class Execution:
         fault = _phase_fault(head, events)
         if fault is not None:
             return Unusable(head.id, "HEAD_DIFFERS", fault)
-        requested = ToolInvocationRequested.model_validate(events[0].body())
-        arguments = thaw(requested.arguments)
+        body = events[0].body()
+        # Kept once, as the request's: to freeze and thaw them again would cost more than all the rest.
+        arguments = body.pop("arguments", None)
+        requested = ToolInvocationRequested.model_validate({**body, "arguments": None})
         if not isinstance(arguments, dict):
             return Unusable(head.id, "ARGUMENTS_NOT_OBJECT", "there are no arguments to run with")
         if requested.sensitive:
@@ -214,7 +217,7 @@ class Execution:
                 arguments = self.unseal(arguments, requested.sensitive, head.id)
             except ValueError as error:
                 return Unusable(head.id, "SEAL_NOT_OPENED", str(error))
-        return _work(head, events, requested, ToolRequest(tool=requested.tool, arguments=arguments))
+        return _work(head, events, requested, arguments)
 
     def stop_reasons(self, claims: Mapping[str, str]) -> dict[str, str]:
         """Of these claims (invocation → nonce), those that must end now, with the code why.
@@ -644,7 +647,7 @@ def _phase_fault(head: Head, events: Sequence[StoredEvent]) -> str | None:
 
 
 def _work(
-    head: Head, events: Sequence[StoredEvent], requested: ToolInvocationRequested, request: ToolRequest
+    head: Head, events: Sequence[StoredEvent], requested: ToolInvocationRequested, arguments: JsonObject
 ) -> Work:
     granted = _standing_grant(events)
     permit = None if granted is None else Permit.model_validate(granted.body()["permit"])
@@ -654,8 +657,8 @@ def _work(
         requested=requested,
         permit=permit,
         permit_digest=digest,
-        action=_action(requested, request),
-        request=request,
+        action=_action(requested, sha256_hex(canonical(arguments))),
+        request=ToolRequest(tool=requested.tool, arguments=arguments),
         told_before=_told_before(head, events, requested),
         permit_uses=_uses(events, digest),
         releases=_releases(events),
@@ -663,7 +666,7 @@ def _work(
     )
 
 
-def _action(requested: ToolInvocationRequested, request: ToolRequest) -> Action:
+def _action(requested: ToolInvocationRequested, arguments_hash: str) -> Action:
     return Action(
         tenant=requested.tenant,
         client=requested.client,
@@ -673,7 +676,7 @@ def _action(requested: ToolInvocationRequested, request: ToolRequest) -> Action:
         route=requested.route,
         tool=requested.tool,
         contract_digest=requested.contract_digest,
-        arguments_hash=request.arguments_hash,
+        arguments_hash=arguments_hash,
         pool=requested.capability_pool,
         tier=requested.tier,
         repeat=requested.repeat,

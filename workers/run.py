@@ -220,7 +220,7 @@ def _answer(item: Prepared) -> Outcome:
         schema = thaw(item.contract.output)
         return run_mock(
             item.contract.qualified_name,
-            item.work.request.arguments_hash,
+            item.work.action.arguments_hash,
             schema if isinstance(schema, dict) else {},
         )
     return run_pure(item.contract.name, item.work.request.thawed())
