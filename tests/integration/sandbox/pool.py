@@ -39,6 +39,7 @@ class Pool:
         self._numbers = itertools.count(1)
         self._answers: dict[int, dict[str, Any]] = {}
         self._arrived = threading.Condition()
+        self._has_ended = False
         given: dict[str, Any] = {
             "lock": str(self._make("locks") / "boot.lock"),
             "canary": str(self.canary),
@@ -152,11 +153,16 @@ class Pool:
             with self._arrived:
                 self._answers[answer["id"]] = answer
                 self._arrived.notify_all()
+        with self._arrived:
+            self._has_ended = True
+            self._arrived.notify_all()
 
     def _wait(self, number: int) -> dict[str, Any]:
         with self._arrived:
-            arrived = self._arrived.wait_for(lambda: number in self._answers, timeout=100)
-            assert arrived, f"no answer to {number}; the pool's exit code is {self.process.poll()}"
+            arrived = self._arrived.wait_for(lambda: number in self._answers or self._has_ended, timeout=100)
+            assert arrived and number in self._answers, (
+                f"no answer to {number}; the pool's exit code is {self.process.poll()}"
+            )
             return self._answers[number]
 
 
