@@ -159,10 +159,8 @@ class Pool:
 
     def _wait(self, number: int) -> dict[str, Any]:
         with self._arrived:
-            arrived = self._arrived.wait_for(lambda: number in self._answers or self._has_ended, timeout=100)
-            assert arrived and number in self._answers, (
-                f"no answer to {number}; the pool's exit code is {self.process.poll()}"
-            )
+            self._arrived.wait_for(lambda: number in self._answers or self._has_ended, timeout=100)
+            assert number in self._answers, f"no answer to {number}; exit code {self.process.poll()}"
             return self._answers[number]
 
 
