@@ -11,7 +11,8 @@ import os
 import sys
 import tempfile
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from gateway.cli.output import ReaderGoneError, complain
 from gateway.cli.verdict import Exit
@@ -20,6 +21,14 @@ from interlock.errors import InterlockError, UsageError
 INTERRUPTED = 130
 FEW_COLLECTIONS = (50_000, 20, 100)
 """Nearly everything that a command makes lives as long as it does: looking through it is lost time."""
+FOLD_CODES: Mapping[str, str] = MappingProxyType(
+    {
+        "IllegalMoveError": "ILLEGAL_MOVE",
+        "UnknownEventError": "EVENT_UNKNOWN",
+        "UnreadableEventError": "EVENT_INVALID",
+    }
+)
+"""What the fold raises, by name: importing it here would cost every command its time."""
 FOREGROUND = frozenset(("up", "run", "demo", "bench"))
 """Commands that end things in order, whatever was imported."""
 
@@ -30,10 +39,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Without arguments it is the process's own command, and then a command that only asked something ends the
     process at once: taking every imported module apart would cost it a third of its time.
     """
+    if arguments is not None:
+        return _flushed(_run(list(arguments)))
     gc.set_threshold(*FEW_COLLECTIONS)
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    status = _flushed(_run(given))
-    if arguments is None and not set(given[:1]) & FOREGROUND:
+    status = _flushed(_run(sys.argv[1:]))
+    if not set(sys.argv[1:2]) & FOREGROUND:
         os._exit(status)
     return status
 
@@ -88,6 +98,9 @@ def _unexpected(error: Exception) -> int:
         if known is not None:
             complain(str(known))
             return Exit.ERROR
+    if type(error).__module__ == "interlock.state" and type(error).__name__ in FOLD_CODES:
+        complain(str(InterlockError(FOLD_CODES[type(error).__name__], str(error))))
+        return Exit.ERROR
     what = f"{type(error).__name__}: {error}"
     internal = InterlockError("INTERNAL", f"{what[:300]}; the traceback is in {_write_log(error)}")
     complain(str(internal))
