@@ -2,7 +2,7 @@
 
 Read only when INTERLOCK_TESTING=1. `INTERLOCK_FAULT=<point>:<nth>:<kill|raise|hang|delay>[,…]`; each firing
 is a line in the file INTERLOCK_FAULT_LOG before it takes effect. There each planned fault fires at most
-INTERLOCK_FAULT_TIMES times (1) over all processes, however often they start again. Decides nothing in the product.
+INTERLOCK_FAULT_TIMES times (1) over all processes, however often they start. Decides nothing in the product.
 """
 
 from __future__ import annotations

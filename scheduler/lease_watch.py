@@ -1,7 +1,8 @@
 """Watches beats: a lease is a counter, not a time. Judges liveness only, never safety.
 
-A boot is dead when its counter stood still in at least four successful looks spread over the lease time of
-this host's own CLOCK_BOOTTIME, or at once when it ran on this host and the kernel has released its file lock.
+A boot is dead at once when it ran on this host and the kernel has released its file lock. Else it is dead when
+its counter stood still in at least four successful looks spread over the lease time of this host's own
+CLOCK_BOOTTIME, and goes on standing still while the store demonstrably takes writes.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from dataclasses import dataclass
 from governance.ledger import Boot
 
 LOOKS_MIN = 4
+PROOFS_MIN = 2
+"""How often a write must have got through after a lease ran out: each time a living boot's beat could, too."""
 
 LockProbe = Callable[[Boot], bool | None]
 """Whether a boot's file lock is free; None where that cannot be known (another host)."""
@@ -20,8 +23,9 @@ LockProbe = Callable[[Boot], bool | None]
 @dataclass(slots=True)
 class _Watch:
     counter: int
-    since_ns: int
-    looks: int
+    seen_ns: int
+    still_ns: int = 0
+    proofs: int = 0
 
 
 class LeaseWatch:
@@ -38,21 +42,37 @@ class LeaseWatch:
         self._forget(boot.boot_id for boot in current)
         return {boot.boot_id for boot in current if self._is_dead(boot, boottime_ns)}
 
+    @property
+    def suspects(self) -> bool:
+        """Whether a lease ran out that is not yet known to be lost: prove that the store takes writes."""
+        return any(watch.still_ns >= self._lease_ns and watch.proofs < PROOFS_MIN for watch in self._watches)
+
+    def prove(self) -> None:
+        """The store took a write of this sweeper's since the last look."""
+        for watch in self._watches:
+            if watch.still_ns >= self._lease_ns:
+                watch.proofs += 1
+
     def start_anew(self) -> None:
         """A reading failed: nothing seen so far says anything about who lives."""
         self._seen.clear()
+
+    @property
+    def _watches(self) -> Iterable[_Watch]:
+        return self._seen.values()
 
     def _forget(self, current: Iterable[str]) -> None:
         for gone in self._seen.keys() - set(current):
             del self._seen[gone]
 
     def _is_dead(self, boot: Boot, boottime_ns: int) -> bool:
-        free = self._lock_is_free(boot)
-        if free is not None:
-            return free
+        if self._lock_is_free(boot):
+            return True
         watch = self._seen.get(boot.boot_id)
         if watch is None or watch.counter != boot.counter:
-            self._seen[boot.boot_id] = _Watch(boot.counter, boottime_ns, 1)
+            self._seen[boot.boot_id] = _Watch(boot.counter, boottime_ns)
             return False
-        watch.looks += 1
-        return watch.looks >= LOOKS_MIN and boottime_ns - watch.since_ns >= self._lease_ns
+        # A long gap between two looks (a suspended host, a blocked sweeper) counts as one of four, no more.
+        watch.still_ns += min(boottime_ns - watch.seen_ns, -(-self._lease_ns // (LOOKS_MIN - 1)))
+        watch.seen_ns = boottime_ns
+        return watch.still_ns >= self._lease_ns and watch.proofs >= PROOFS_MIN

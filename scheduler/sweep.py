@@ -63,7 +63,7 @@ class Sweep:
         except LedgerUnavailableError:
             self.watch.start_anew()
             raise
-        dead = self.watch.look(boots, boottime_ns())
+        dead = self._dead(boots)
         alive = {boot.boot_id for boot in boots} - dead
         self._publish(self.lost.settle([h for h in running if h.boot not in alive and h.boot]))
         by_kind: dict[str, list[Due]] = defaultdict(list)
@@ -73,6 +73,14 @@ class Sweep:
         self._review([due for due in dues if due.what in _REVIEWED])
         self._look_later([*by_kind["lease"], *by_kind["reconcile"]])
         return len(dues)
+
+    def _dead(self, boots: Sequence[Boot]) -> set[str]:
+        dead = self.watch.look(boots, boottime_ns())
+        if self.watch.suspects:
+            # Whoever could not write cannot have beaten: only where this gets through does silence say anything.
+            with self.ledger.write():
+                self.watch.prove()
+        return dead
 
     def _read(self) -> tuple[list[Due], dict[Stream, Head], list[Boot], list[Head]]:
         with self.ledger.read() as view:
