@@ -6,7 +6,6 @@ Knows nothing of what a batch means.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,7 +14,6 @@ from interlock.errors import RetryLaterError
 from interlock.stopping import Stopping
 
 PAUSE_SECONDS = 0.5
-TAKEOVER_SECONDS = 2.0
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +30,6 @@ class Follow:
     is_dead: Callable[[str], bool]
     """Whether the boot that a list belongs to is gone."""
     _pending: TakenBatch | None = None
-    _looked_at: float = 0.0
 
     def run(self, stopping: Stopping) -> None:
         """Follow until stopped."""
@@ -44,15 +41,15 @@ class Follow:
                 stopping.wait(PAUSE_SECONDS)
 
     def _step(self) -> None:
-        if self._pending is None:
-            self._take_over_sometimes()
-            self._pending = self.intake.take(self.batch_max, self.poll_seconds)
-        if self._pending.items:
-            self.handle(self._pending)
+        batch = self._pending or self._next()
+        # Kept until it is through: what could not be handled now is not taken again, it is handled again.
+        self._pending = batch
+        if batch.items:
+            self.handle(batch)
         self._pending = None
 
-    def _take_over_sometimes(self) -> None:
-        now = time.monotonic()
-        if now - self._looked_at >= TAKEOVER_SECONDS or not self._looked_at:
-            self._looked_at = now
-            self.intake.takeover(self.is_dead)
+    def _next(self) -> TakenBatch:
+        left_by_the_dead = self.intake.takeover(self.is_dead)
+        if left_by_the_dead:
+            return left_by_the_dead[0]
+        return self.intake.take(self.batch_max, self.poll_seconds)

@@ -1,3 +1,21 @@
 """THE WORDS: what is proposed, decided, permitted, executed and recorded. Imports nothing of ours."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from interlock.client import Client
+
+__all__ = ["Client", "__version__"]
+
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """`interlock.Client`, whose transport is loaded only where it is used."""
+    if name == "Client":
+        from interlock.client import Client  # noqa: PLC0415 - keeps the broker's library out of the words
+
+        return Client
+    raise AttributeError(name)
