@@ -15,7 +15,7 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> Any:
     """`interlock.Client`, whose transport is loaded only where it is used."""
     if name == "Client":
-        from interlock.client import Client  # noqa: PLC0415 - keeps the broker's library out of the words
+        from interlock.client import Client
 
         return Client
     raise AttributeError(name)
