@@ -93,10 +93,25 @@ def test_one_conflict_in_a_batch_stops_no_other_outcome(bench: Workbench) -> Non
     assert phase_of(bench.ledger, items[1].invocation_id) == "queued"
 
 
-def test_a_late_outcome_is_evidence_once(bench: Workbench) -> None:
+def test_a_late_receipt_of_the_very_claim_settles_an_unknown_outcome(bench: Workbench) -> None:
     [item] = running(bench, "g")
     report = outcome_of(bench, item)
     unknown = ReconciliationRequired(nonce=item.nonce, reason=Reason(code="LEASE_LOST", sentence="lost"))
+    move(bench, item.invocation_id, unknown, "reconciliation_required", "reconcile")
+    assert bench.execution.report([report]) == {item.invocation_id: ReportFate.RECORDED}
+    assert types_of(bench.ledger, item.invocation_id)[-1] == "ReconciliationResolved"
+    assert (phase_of(bench.ledger, item.invocation_id), due_of(bench.ledger, item.invocation_id)) == (
+        "done",
+        None,
+    )
+    assert bench.execution.report([report]) == {item.invocation_id: ReportFate.KNOWN}
+    assert events_of(bench.ledger, item.invocation_id, "evidence") == []
+
+
+def test_a_late_outcome_of_another_claim_is_evidence_once(bench: Workbench) -> None:
+    [item] = running(bench, "g")
+    report = outcome_of(bench, item)
+    unknown = ReconciliationRequired(nonce="another", reason=Reason(code="LEASE_LOST", sentence="lost"))
     move(bench, item.invocation_id, unknown, "reconciliation_required", "reconcile")
     assert bench.execution.report([report]) == {item.invocation_id: ReportFate.LATE}
     assert bench.execution.report([report]) == {item.invocation_id: ReportFate.KNOWN}
