@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from redis import Redis
 from redis.exceptions import RedisError
@@ -144,10 +145,10 @@ class Caller:
         reply_to = REPLY_PREFIX + call.id
         sending.lpush(PROPOSE_QUEUE, call.item(reply_to))
         call.sent += 1
-        found = waiting.brpop([reply_to], timeout=RESEND_SECONDS)
+        found: Any = waiting.brpop([reply_to], timeout=RESEND_SECONDS)
         if not found:
             return
-        answer = read_answer(found[1])  # type: ignore[index]  # the client is no asynchronous one
+        answer = read_answer(found[1])
         call.fate = Fate.FAIL if answer.status == "refused" else Fate.OK
         call.code = answer.code
 

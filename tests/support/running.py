@@ -184,7 +184,8 @@ class RunningSystem:
 
     def kill_role(self, name: str, number: int = signal.SIGKILL) -> int:
         """Send a signal to a role's process; which process it was."""
-        pid = until(lambda: self.roles().get(name), 10, f"{name} runs")
+        until(lambda: name in self.roles(), 10, f"{name} runs")
+        pid = self.roles()[name]
         self.faulted.add(pid)
         os.kill(pid, number)
         return pid

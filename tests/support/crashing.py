@@ -1,0 +1,96 @@
+"""One run of the crash proof: traffic on a system in which faults fire, until it is quiet again; then the check.
+
+A run in which a planned fault did not fire as often as planned is no proof, and fails.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from tests.support.calling import Call, Mix, Traffic, prepare
+from tests.support.checker import Finding, check
+from tests.support.quiet import wait_until_quiet
+from tests.support.running import UP, RunningSystem, running_system
+from tests.support.wait import until
+
+FIRE_SECONDS = 60.0
+FIRINGS_MIN = 3
+
+
+@dataclass
+class Proof:
+    """What a run came to."""
+
+    fired: Counter[str] = field(default_factory=Counter)
+    """Point → firings."""
+    calls: list[Call] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+
+@contextmanager
+def hurt_system(
+    rng: random.Random,
+    *,
+    plan: Sequence[str] = (),
+    times: int = 1,
+    program: Sequence[str] = UP,
+    producers: int = 4,
+    **settings: str,
+) -> Iterator[tuple[RunningSystem, Traffic]]:
+    """A started system under traffic. What it said is shown with any failure."""
+    with running_system(program, **settings) as system:
+        try:
+            system.environment |= system.plan(plan, times)
+            system.start()
+            mix = Mix(rng)
+            signer = prepare(system.directory, mix)
+            with Traffic(system.directory, mix, signer, producers) as traffic:
+                yield system, traffic
+        except BaseException:
+            print(system.said())
+            raise
+
+
+def settle(system: RunningSystem, traffic: Traffic) -> list[Finding]:
+    """End the traffic, wait until all is quiet, and check."""
+    traffic.close()
+    wait_until_quiet(system.directory, traffic.calls)
+    return check(system.directory, traffic.calls, system.faulted_pids())
+
+
+def prove_faults(plan: Sequence[str], rng: random.Random, times: int = 1) -> Proof:
+    """Let each planned fault fire `times` times under traffic, heal, settle and check."""
+    with hurt_system(rng, plan=plan, times=times) as (system, traffic):
+        fire_all(system, len(plan) * times)
+        findings = settle(system, traffic)
+        fired = Counter(firing.point for firing in system.firings())
+    return Proof(fired, traffic.calls, findings)
+
+
+def fire_all(system: RunningSystem, wanted: int, seconds: float = FIRE_SECONDS) -> None:
+    """Until so many faults fired; what hangs meanwhile is ended, as somebody would."""
+
+    def have_fired() -> bool:
+        system.heal()
+        return len(system.firings()) >= wanted
+
+    try:
+        until(have_fired, seconds, f"{wanted} faults fired")
+    except AssertionError as error:
+        fired = "\n".join(map(str, system.firings()))
+        raise AssertionError(f"{error}; these did:\n{fired}") from None
+
+
+RARE = ("sweep.", "recover.")
+"""Points that are reached only after another fault: they fire whenever they are reached."""
+
+
+def planned(rng: random.Random, points: Sequence[str], action: str, nth_max: int = 4) -> list[str]:
+    """A fault a point, each at one of the first times that a process reaches it."""
+    return [
+        f"{point}:{1 if point.startswith(RARE) else rng.randint(1, nth_max)}:{action}" for point in points
+    ]
