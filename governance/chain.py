@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from typing import Any
 
 from interlock.canonical import canonical, sha256_hex
 from interlock.event import NewEvent, StoredEvent, Stream
@@ -26,8 +27,11 @@ def link(previous: str, event: StoredEvent, payload_digest: str) -> str:
     [format of the chain, seq, kind, stream id, version, type, format, at_us, cause, actor, tenant, session,
     moves_state, hex SHA-256 of the payload].
     """
-    header = canonical([CHAIN_FORMAT, *event[:11], bool(event.moves_state), payload_digest])
-    return hashlib.sha256(bytes.fromhex(previous) + header).hexdigest()
+    return _linked(bytes.fromhex(previous), (*event[:11], bool(event.moves_state)), payload_digest).hex()
+
+
+def _linked(previous: bytes, header: tuple[Any, ...], payload_digest: str) -> bytes:
+    return hashlib.sha256(previous + canonical([CHAIN_FORMAT, *header, payload_digest])).digest()
 
 
 def place(
@@ -46,12 +50,13 @@ def place(
     `version` and `after_seq` are the last ones taken, `previous` is the hash of the event before.
     """
     placed: list[tuple[StoredEvent, str]] = []
+    last = bytes.fromhex(previous)
     for step, new in enumerate(events, 1):
         digest = sha256_hex(new.payload)
-        event = StoredEvent(
+        header = (
             after_seq + step, stream.kind, stream.id, version + step, new.type, new.format, at_us,
-            new.cause, new.actor, tenant, session, new.moves_state, new.payload, "",
+            new.cause, new.actor, tenant, session, new.moves_state,
         )  # fmt: skip
-        previous = link(previous, event, digest)
-        placed.append((event._replace(hash=previous), digest))
+        last = _linked(last, header, digest)
+        placed.append((StoredEvent(*header, new.payload, last.hex()), digest))
     return placed

@@ -138,8 +138,9 @@ class InMemoryView:
         return self._state.log[start : start + limit]
 
     def session_events(self, session: str, *, after_seq: int = 0, limit: int = 10_000) -> list[StoredEvent]:
+        streams = self._state.streams
         later = self._state.log[max(0, after_seq) :]
-        return [event for event in later if event.session == session][:limit]
+        return [event for event in later if streams[event.stream][0].session == session][:limit]
 
     def last_seq(self) -> int:
         return len(self._state.log)

@@ -161,7 +161,8 @@ class Database:
         try:
             yield connection
         finally:
-            if connection.in_transaction:
+            # One that could not be rolled back is of no use; one of a closed ledger would never be closed.
+            if connection.in_transaction or self._closed is not None:
                 pooled.invalidate()
             pooled.close()
 

@@ -30,6 +30,10 @@ _HEAD = ", ".join(HEAD_COLUMNS)
 _HEAD_H = ", ".join(f"h.{column}" for column in HEAD_COLUMNS)
 # One text for any number of ids, so that it is prepared once.
 _LISTED = "(SELECT value FROM json_each(?))"
+_STAGE_LINES = f"""SELECT {_HEAD_H} FROM json_each(?) s CROSS JOIN head h ON h.rowid IN (
+        SELECT rowid FROM head WHERE {OPEN} AND tenant = s.value ->> 0 AND session = s.value ->> 1
+        AND stage = s.value ->> 2 ORDER BY accepted_seq LIMIT ?)
+    ORDER BY h.accepted_seq"""
 
 
 class SqliteView:
@@ -77,7 +81,10 @@ class SqliteView:
         return [event_from(row) for row in self._rows(sql, (after_seq, limit))]
 
     def session_events(self, session: str, *, after_seq: int = 0, limit: int = 10_000) -> list[StoredEvent]:
-        sql = f"SELECT {_EVENT} FROM tool_event WHERE session = ? AND ord > ? ORDER BY ord LIMIT ?"
+        # Numbers first, from indexes alone; then only the rows of this page.
+        numbers = """SELECT e.ord FROM tool_event f CROSS JOIN tool_event e USING (kind, stream)
+            WHERE f.session = ? AND f.version = 1 AND e.ord > ? ORDER BY e.ord LIMIT ?"""
+        sql = f"SELECT {_EVENT} FROM tool_event WHERE ord IN ({numbers}) ORDER BY ord"
         return [event_from(row) for row in self._rows(sql, (session, after_seq, limit))]
 
     def last_seq(self) -> int:
@@ -95,8 +102,11 @@ class SqliteView:
         return owners
 
     def stage_lines(self, stages: Iterable[StageKey], *, limit: int = 2) -> dict[StageKey, list[Head]]:
-        where = f"{OPEN} AND tenant = ? AND session = ? AND stage = ? ORDER BY accepted_seq LIMIT ?"
-        return {stage: self._heads(where, (*stage, limit)) for stage in stages}
+        lines: dict[StageKey, list[Head]] = {stage: [] for stage in stages}
+        for row in self._rows(_STAGE_LINES, (json.dumps(list(lines)), limit)) if lines else ():
+            head = head_from(row)
+            lines[head.stage_key].append(head)
+        return lines
 
     def twins(self, action_digests: Iterable[str]) -> dict[str, str]:
         sql = (

@@ -76,7 +76,8 @@ def _head_table() -> str:
 
 STATEMENTS: tuple[str, ...] = (
     _EVENTS,
-    "CREATE INDEX tool_event_session ON tool_event (session)",
+    # One entry a stream, not one an event: sessions are spread, and every entry dirties a page of its own.
+    "CREATE INDEX tool_event_session ON tool_event (session) WHERE version = 1",
     _REFUSED.format(what="UPDATE"),
     _REFUSED.format(what="DELETE"),
     _NO_REPLACE,

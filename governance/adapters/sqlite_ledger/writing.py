@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from governance.adapters.sqlite_ledger.reading import Row, SqliteView, head_from
@@ -32,6 +32,8 @@ _MOVING = (
 )  # fmt: skip
 _MOVING_PLACES = tuple(HEAD_COLUMNS.index(column) for column in _MOVING)
 _STILL_PLACES = tuple(place for place in range(_FIRST, len(HEAD_COLUMNS)) if place not in _MOVING_PLACES)
+_moving_of = itemgetter(*_MOVING_PLACES)
+_still_of = itemgetter(*_STILL_PLACES)
 
 
 def _assigned(columns: Iterable[str]) -> str:
@@ -201,7 +203,7 @@ def _sort_in(after: Row, before: Row | None, new: list[Row], moved: list[Row], c
     """Put the row where its statement is: a new head, one that moved on, or one that is another now."""
     if before is None:
         new.append(after)
-    elif all(after[place] == before[place] for place in _STILL_PLACES):
-        moved.append((*(after[place] for place in _MOVING_PLACES), *after[:_FIRST]))
+    elif _still_of(after) == _still_of(before):
+        moved.append((*_moving_of(after), *after[:_FIRST]))
     else:
         changed.append((*after[_FIRST:], *after[:_FIRST]))

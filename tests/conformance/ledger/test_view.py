@@ -58,6 +58,14 @@ def test_session_events_are_those_of_one_session_in_order(ledger: Ledger) -> Non
         assert [event.seq for event in view.session_events("s-1", after_seq=2, limit=1)] == [4]
 
 
+def test_a_stream_belongs_to_the_session_that_it_began_in(ledger: Ledger) -> None:
+    write(ledger, an_append("i-1"))
+    write(ledger, an_append("i-1", 1)._replace(session="s-9"))
+    with ledger.read() as view:
+        assert [event.session for event in view.session_events("s-1")] == ["s-1", "s-9"]
+        assert view.session_events("s-9") == []
+
+
 def test_an_event_carries_the_session_of_its_head_unless_told_another(ledger: Ledger) -> None:
     write(ledger, an_append("i-1")._replace(session="s-9", tenant="t-9"), an_append("i-2"))
     with ledger.read() as view:

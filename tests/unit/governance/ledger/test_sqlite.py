@@ -407,7 +407,7 @@ def test_a_network_file_system_is_refused_by_name(tmp_path: Path) -> None:
         (f"SELECT * FROM head WHERE {OPEN} AND phase = ? ORDER BY accepted_seq", "head_phase"),
         (f"SELECT id FROM head WHERE {TWIN} AND action_digest IN (?)", "head_twin"),
         ("SELECT * FROM due WHERE at_us <= ? ORDER BY at_us, kind, id", "due_moment"),
-        ("SELECT * FROM tool_event WHERE session = ? AND ord > ? ORDER BY ord", "tool_event_session"),
+        ("SELECT ord FROM tool_event WHERE session = ? AND version = 1 ORDER BY ord", "tool_event_session"),
     ],
 )
 def test_every_hot_question_is_answered_by_its_index_and_without_sorting(
