@@ -76,7 +76,7 @@ def run_governor(context: RoleContext, parts: Parts) -> int:
     reception = CeleryReception(ledger)
     governor = Governor(
         intake_of(parts, PROPOSE_QUEUE, lease.boot_id),
-        reception.read_proposal,
+        reception.read_proposals,
         Propose(ledger, toolbox, gate, clerk, line, sealer, parts.faults),
         ledger,
         publisher,

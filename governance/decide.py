@@ -6,9 +6,9 @@ Words what the gate decided; appends nothing itself.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from governance.ledger import Append, Due, Head
+from governance.ledger import Append, Due, Head, head_with
 from governance.park import approval_request, parked_due, parked_head
 from interlock.contract import Tool
 from interlock.decision import Decision, DecisionKind, Reason
@@ -108,7 +108,7 @@ class Clerk:
         if decision.kind is DecisionKind.DEFERRED:
             until_us = decision.until_us or now_us + self.settings.look_again_ms * 1_000
             deferred = DecisionDeferred(reasons=decision.reasons, until_us=until_us)
-            waiting = replace(head, phase=Phase.DECIDING.value)
+            waiting = head_with(head, phase=Phase.DECIDING.value)
             return deferred, waiting, Due(head.kind, head.id, "decide", until_us)
         return ending(head, decision.reasons[0], decision), done(head), None
 
@@ -120,7 +120,7 @@ class Clerk:
             verdicts=matter.decision.verdicts,
             approvers=matter.approvers,
         )
-        head = replace(
+        head = head_with(
             matter.head,
             phase=Phase.QUEUED.value,
             epoch=permit.terms.epoch,
@@ -140,7 +140,7 @@ def attempts_of(contract: Tool | None) -> int:
 
 def done(head: Head) -> Head:
     """The head of an invocation that is final."""
-    return replace(head, phase=Phase.DONE.value, ready=False, published_us=0, nonce="", boot="")
+    return head_with(head, phase=Phase.DONE.value, ready=False, published_us=0, nonce="", boot="")
 
 
 def ending(head: Head, reason: Reason, decision: Decision | None = None) -> Word:

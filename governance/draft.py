@@ -5,7 +5,7 @@ Everything that needs no transaction is done here, before the ledger is locked. 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from governance.ledger import Head
 from governance.sensitive import Sealer, sealed_arguments, sensitive_pointers
@@ -110,10 +110,11 @@ def deadline_us(proposal: Proposal, now_us: int) -> int:
     return 0 if proposal.deadline_ms is None else now_us + proposal.deadline_ms * 1_000
 
 
-def first_head(ready: Draft, until_us: int) -> Head:
-    """The head of a new invocation, before anything is decided."""
-    proposal, requested, known = ready.proposal, ready.requested, ready.known
-    head = Head(
+def first_head(ready: Draft, until_us: int, *, is_first: bool) -> Head:
+    """The head of a new invocation, before anything is decided; `is_first`: nothing stands before it."""
+    proposal, requested = ready.proposal, ready.requested
+    contract = None if ready.known is None else ready.known.contract
+    return Head(
         StreamKind.INVOCATION.value,
         proposal.id,
         tenant=proposal.tenant,
@@ -129,13 +130,8 @@ def first_head(ready: Draft, until_us: int) -> Head:
         request_digest=requested.request_digest,
         deadline_us=until_us,
         may_repeat=requested.may_repeat,
-    )
-    if known is None:
-        return head
-    contract = known.contract
-    return replace(
-        head,
-        guards_twins=contract.guards_twins,
+        ready=is_first,
+        guards_twins=contract is not None and contract.guards_twins,
         external=requested.effect_scope == "external",
-        batchable=contract.is_batchable,
+        batchable=contract is not None and contract.is_batchable,
     )

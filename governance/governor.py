@@ -25,8 +25,9 @@ from interlock.proposal import Proposal, ProposalRefused
 logger = logging.getLogger(__name__)
 
 
-Read = Callable[[TakenItem], Proposal | ProposalRefused | DeadLetter]
-"""Reads one queue item, authenticated; never raises for an input."""
+Reading = Proposal | ProposalRefused | DeadLetter
+Read = Callable[[Sequence[TakenItem]], Sequence[Reading]]
+"""Reads queue items, authenticated, one reading each in their order; never raises for an input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class Governor:
     def handle(self, batch: TakenBatch) -> int:
         """See one batch through; returns how many items it had. A RetryLaterError leaves the batch kept."""
         self.faults.reach("propose.after_take")
-        readings = [self._read(item) for item in batch.items]
+        readings = self._readings(batch.items)
         self.faults.reach("propose.after_decode")
         answers = self._accept([r for r in readings if isinstance(r, Proposal)], batch.at_us)
         record_dead_letters(self.ledger, [r for r in readings if isinstance(r, DeadLetter)])
@@ -53,11 +54,9 @@ class Governor:
         self.faults.reach("propose.after_answer")
         return len(batch.items)
 
-    def _read(self, item: TakenItem) -> Proposal | ProposalRefused | DeadLetter:
-        if item.is_poison:
-            reason = Reason(code="POISON", sentence="it ended whoever took it; it is not decoded again")
-            return DeadLetter(item.raw, item.queue, reason)
-        return self.read(item)
+    def _readings(self, items: Sequence[TakenItem]) -> list[Reading]:
+        read = iter(self.read([item for item in items if not item.is_poison]))
+        return [_poison(item) if item.is_poison else next(read) for item in items]
 
     def _accept(self, proposals: Sequence[Proposal], at_us: int) -> Mapping[int, Answer]:
         """Answers by the identity of their proposal; a failing batch is halved until the culprit is alone."""
@@ -94,9 +93,12 @@ class Governor:
         self.faults.reach("propose.after_publish")
 
 
-def _replies(
-    readings: Sequence[Proposal | ProposalRefused | DeadLetter], answers: Mapping[int, Answer]
-) -> list[Reply]:
+def _poison(item: TakenItem) -> DeadLetter:
+    reason = Reason(code="POISON", sentence="it ended whoever took it; it is not decoded again")
+    return DeadLetter(item.raw, item.queue, reason)
+
+
+def _replies(readings: Sequence[Reading], answers: Mapping[int, Answer]) -> list[Reply]:
     """One reply a proposal; a dead letter has nobody to answer."""
     return [
         Reply(

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from interlock.event import NewEvent, StoredEvent, Stream
+from interlock.variant import Variants
 
 
 class StageKey(NamedTuple):
@@ -105,6 +106,10 @@ class Head:
         return self.phase != "done"
 
 
+head_with = Variants(Head)
+"""A head with other columns."""
+
+
 class Due(NamedTuple):
     """What falls due for a stream, and when by the store's clock. One row a stream."""
 
@@ -186,7 +191,7 @@ class LedgerView(Protocol):
         ...
 
     def session_events(self, session: str, *, after_seq: int = 0, limit: int = 10_000) -> list[StoredEvent]:
-        """Events that carry this session, in order."""
+        """Events of every stream that began in this session, in order."""
         ...
 
     def last_seq(self) -> int:

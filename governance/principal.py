@@ -5,6 +5,7 @@ Holds no private key. Registering one is a recorded event.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from governance.ledger import Append, Head, Ledger, LedgerView
@@ -46,11 +47,15 @@ def principal_stream(name: str) -> Stream:
     return Stream(StreamKind.PRINCIPAL.value, name)
 
 
+def find_principals(view: LedgerView, names: Iterable[str]) -> dict[str, Principal]:
+    """Name → principal, by one query; a stranger is absent."""
+    heads = view.heads({principal_stream(name) for name in names})
+    return {stream.id: _read(head) for stream, head in heads.items()}
+
+
 def find_principal(view: LedgerView, name: str) -> Principal | None:
     """One principal, None for a stranger."""
-    stream = principal_stream(name)
-    head = view.heads([stream]).get(stream)
-    return None if head is None else _read(head)
+    return find_principals(view, [name]).get(name)
 
 
 def _read(head: Head) -> Principal:

@@ -7,7 +7,7 @@ it returns the hints that whoever called publishes after the commit.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from governance.decide import Clerk, Matter
 from governance.draft import Draft, deadline_us, draft, first_head
@@ -201,7 +201,7 @@ class _Batch:
         until_us = deadline_us(proposal, self.transaction.now_us)
         requested = ready.requested.model_copy(update={"deadline_us": until_us or None})
         stage = _stage_of(proposal)
-        head = replace(first_head(ready, until_us), ready=stage not in self.busy)
+        head = first_head(ready, until_us, is_first=stage not in self.busy)
         cause = proposal.cause or f"submission:{proposal.id}"
         event = new_event(requested, cause=cause, actor=f"client:{proposal.client}")
         decision = self.gate.judge(self._case(ready, session), self.epoch)

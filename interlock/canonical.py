@@ -177,13 +177,14 @@ def read_stored(data: bytes) -> JsonObject:
         raise NotJsonError("JSON_SYNTAX", str(error)) from None
     if not isinstance(value, dict):
         raise NotJsonError("JSON_TYPE", "what was stored is no object")
-    if _LONG_DIGITS.search(data):
+    if _LONG_NUMBER.search(data):
         return {key: _doubles_restored(item) for key, item in value.items()}
     return value
 
 
-# A double of 2^53 and above is written without a point, and must come back as a double.
-_LONG_DIGITS = re.compile(rb"[0-9]{16}")
+# A double of 2^53 (which begins with a 9) and above is written without a point, and must come back as a
+# double. A number follows one of these signs; digests are full of digits, and moments have sixteen of them.
+_LONG_NUMBER = re.compile(rb"[:,\[\s]-?(?:9[0-9]{15}|[0-9]{17})")
 
 
 def _doubles_restored(value: Json) -> Json:
@@ -218,27 +219,39 @@ def _orjson_is_canonical(value: Any, depth: int) -> bool:
     """Whether orjson provably writes the canonical bytes: exact types, ASCII keys, plain numbers.
 
     ASCII keys sort alike by bytes and by UTF-16; a double that is not integral and lies between 1e-3 and
-    2^53 has the same shortest digits everywhere and no exponent.
+    2^53 has the same shortest digits everywhere and no exponent. It goes level by level: it is asked often.
     """
-    kind = type(value)
-    if kind is str or value is None or kind is bool:
-        return True
+    level: list[Any] = [value]
+    for left in range(depth, -1, -1):
+        below: list[Any] = []
+        for item in level:
+            kind = type(item)
+            if kind is str or item is None or kind is bool:
+                continue
+            if not left and kind in _CONTAINERS:
+                return False
+            if kind is dict:
+                for key in item:
+                    if type(key) is not str or not key.isascii():
+                        return False
+                below += item.values()
+            elif kind is list or kind is tuple:
+                below += item
+            elif not _is_plain_number(kind, item):
+                return False
+        if not below:
+            return True
+        level = below
+    return False
+
+
+_CONTAINERS = frozenset((dict, list, tuple))
+
+
+def _is_plain_number(kind: type, value: Any) -> bool:
     if kind is int:
         return bool(-INTEGER_MAX <= value <= INTEGER_MAX)
-    if kind is dict:
-        return depth > 0 and _plain_object(value, depth - 1)
-    if kind is list or kind is tuple:
-        return depth > 0 and all(_orjson_is_canonical(item, depth - 1) for item in value)
     return kind is float and 1e-3 <= abs(value) < INTEGER_MAX and not value.is_integer()
-
-
-def _plain_object(value: dict[Any, Any], depth: int) -> bool:
-    for key, item in value.items():
-        if type(key) is not str or not key.isascii():
-            return False
-        if type(item) is not str and not _orjson_is_canonical(item, depth):
-            return False
-    return True
 
 
 def _checked(value: object, depth: int) -> Json:

@@ -5,13 +5,14 @@ Who a client is follows from a signature or from the queue it came on, never fro
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from governance.council import Request, read_arguments
 from governance.dead_letter import DeadLetter
 from governance.intake import TakenItem
 from governance.ledger import Ledger
-from governance.principal import LOCAL_CLIENT, Principal, find_principal
+from governance.principal import LOCAL_CLIENT, Principal, find_principals
 from interlock.adapters.celery_wire import Envelope, NotAnEnvelope, decode_task
 from interlock.adapters.ed25519 import Ed25519KeyRing
 from interlock.decision import Reason
@@ -37,21 +38,17 @@ class CeleryReception:
 
     ledger: Ledger
 
-    def read_proposal(self, item: TakenItem) -> Proposal | ProposalRefused | DeadLetter:
-        """One proposal with its client, or why there is none. Never raises for an input."""
-        envelope = _envelope(item)
-        if isinstance(envelope, DeadLetter):
-            return envelope
-        refused = _refused_envelope(envelope)
-        if refused is not None:
-            return refused
-        said = parse_proposal(
-            envelope.kwargs_json,
-            task_id=envelope.task_id,
-            reply_to=envelope.reply_to,
-            wants_result=envelope.wants_result,
-        )
-        return self._authenticated(said, item.queue) if isinstance(said, Proposal) else said
+    def read_proposals(self, items: Sequence[TakenItem]) -> list[Proposal | ProposalRefused | DeadLetter]:
+        """Each item's proposal with its client, or why there is none. Never raises for an input.
+
+        Who the clients are is read once for all items. Raises LedgerUnavailableError.
+        """
+        readings = [(_said(item), item.queue) for item in items]
+        clients = self._clients({_client(s, queue) for s, queue in readings if isinstance(s, Proposal)})
+        return [
+            _authenticated(said, clients.get(_client(said, queue))) if isinstance(said, Proposal) else said
+            for said, queue in readings
+        ]
 
     def read_request(self, item: TakenItem) -> Request | DeadLetter:
         """One vote, cancellation or call for a review. Never raises for an input."""
@@ -68,22 +65,44 @@ class CeleryReception:
         task_id = envelope.task_id if envelope.wants_result else None
         return Request(envelope.task, arguments, LOCAL_CLIENT, envelope.reply_to, task_id)
 
-    def _authenticated(self, proposal: Proposal, queue: str) -> Proposal | ProposalRefused:
-        name = proposal.auth.client if proposal.auth is not None else _client_of(queue)
-        client = self._client(name)
-        if client is None:
-            return _refusal(proposal, Reason(code="CLIENT_UNKNOWN", sentence="no such client is registered"))
-        if proposal.auth is not None:
-            keys = {client.kid: client.public_key} if client.public_key else {}
-            reason = verify_proposal_auth(proposal, Ed25519KeyRing(keys))
-            if reason is not None:
-                return _refusal(proposal, reason)
-        return proposal.authenticated(client.name, client.tenant, signed=proposal.auth is not None)
-
-    def _client(self, name: str) -> Principal | None:
+    def _clients(self, names: Collection[str]) -> dict[str, Principal]:
+        if not names:
+            return {}
         with self.ledger.read() as view:
-            found = find_principal(view, name)
-        return found if found is not None and found.role == "client" else None
+            found = find_principals(view, names)
+        return {name: principal for name, principal in found.items() if principal.role == "client"}
+
+
+def _said(item: TakenItem) -> Proposal | ProposalRefused | DeadLetter:
+    """What the item says; whose it is, is not known yet."""
+    envelope = _envelope(item)
+    if isinstance(envelope, DeadLetter):
+        return envelope
+    refused = _refused_envelope(envelope)
+    if refused is not None:
+        return refused
+    return parse_proposal(
+        envelope.kwargs_json,
+        task_id=envelope.task_id,
+        reply_to=envelope.reply_to,
+        wants_result=envelope.wants_result,
+    )
+
+
+def _authenticated(proposal: Proposal, client: Principal | None) -> Proposal | ProposalRefused:
+    if client is None:
+        return _refusal(proposal, Reason(code="CLIENT_UNKNOWN", sentence="no such client is registered"))
+    if proposal.auth is not None:
+        keys = {client.kid: client.public_key} if client.public_key else {}
+        reason = verify_proposal_auth(proposal, Ed25519KeyRing(keys))
+        if reason is not None:
+            return _refusal(proposal, reason)
+    return proposal.authenticated(client.name, client.tenant, signed=proposal.auth is not None)
+
+
+def _client(proposal: Proposal, queue: str) -> str:
+    """Whom the proposal says, or its queue shows, it comes from."""
+    return proposal.auth.client if proposal.auth is not None else _client_of(queue)
 
 
 def _client_of(queue: str) -> str:

@@ -5,13 +5,24 @@ Each returns a verdict; none reads anything but the case.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from governance.gate.case import Case
 from interlock.decision import Reason, Verdict
 from interlock.tier import SessionMode
 
+_PASSED: Mapping[str, Verdict] = MappingProxyType(
+    {
+        step: Verdict(step=step, outcome="pass")
+        for step in ("json", "tool", "schema", "wanted", "session", "mode", "denial", "twin", "tier")
+    }
+)
+"""Verdicts are frozen, and most of them are these."""
+
 
 def _pass(step: str) -> Verdict:
-    return Verdict(step=step, outcome="pass")
+    return _PASSED[step]
 
 
 def _refuse(step: str, code: str, sentence: str, pointer: str | None = None) -> Verdict:

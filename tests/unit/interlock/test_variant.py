@@ -1,0 +1,51 @@
+"""Changed copies of frozen records are what `dataclasses.replace` makes of them."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, dataclass, replace
+
+import pytest
+
+from governance.ledger import Head
+from interlock.variant import Variants
+
+
+def test_a_variant_is_what_replace_makes() -> None:
+    head = Head("invocation", "one", version=3, tenant="default", ready=True)
+    changed = Variants(Head)(head, phase="done", ready=False, attempt=2)
+    assert changed == replace(head, phase="done", ready=False, attempt=2)
+    assert hash(changed) == hash(replace(head, phase="done", ready=False, attempt=2))
+
+
+def test_the_record_it_was_made_of_stays_as_it_was() -> None:
+    head = Head("invocation", "one")
+    Variants(Head)(head, phase="done")
+    assert head == Head("invocation", "one")
+
+
+def test_a_variant_is_as_frozen_as_its_record() -> None:
+    changed = Variants(Head)(Head("invocation", "one"), phase="done")
+    with pytest.raises(FrozenInstanceError):
+        changed.phase = "queued"  # type: ignore[misc]
+
+
+def test_a_field_that_there_is_none_of_is_an_error() -> None:
+    with pytest.raises(TypeError, match="no field 'colour'"):
+        Variants(Head)(Head("invocation", "one"), colour="red")
+
+
+def test_what_it_cannot_copy_it_refuses_from_the_start() -> None:
+    @dataclass(frozen=True)
+    class Unslotted:
+        value: int
+
+    @dataclass(frozen=True, slots=True)
+    class Watchful:
+        value: int
+
+        def __post_init__(self) -> None:
+            raise ValueError
+
+    for kind in (Unslotted, Watchful):
+        with pytest.raises(TypeError):
+            Variants(kind)
