@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -169,10 +169,13 @@ class LedgerOutcomes:
         pause = pause or threading.Event().wait
         deadline = time.monotonic() + seconds
         interval = POLL_FIRST_SECONDS
+        heads: dict[str, Head] = {}
+        pending = list(invocation_ids)
         while True:
-            heads = self.heads(invocation_ids)
+            heads |= self.heads(pending)
+            pending = [one for one in pending if one not in heads or heads[one].phase not in RESTING]
             left = deadline - time.monotonic()
-            if left <= 0 or _all_rest(heads, invocation_ids):
+            if left <= 0 or not pending:
                 return heads
             pause(min(interval, left))
             interval = min(interval * 1.5, POLL_SECONDS_MAX)
@@ -185,9 +188,3 @@ def fold_record(events: Sequence[StoredEvent]) -> ToolInvocationRecord | None:
     for event in events:
         record = reducer.apply(record, event)
     return record
-
-
-def _all_rest(heads: Mapping[str, Head], invocation_ids: Sequence[str]) -> bool:
-    return all(
-        invocation_id in heads and heads[invocation_id].phase in RESTING for invocation_id in invocation_ids
-    )

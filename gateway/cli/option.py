@@ -14,6 +14,7 @@ Data = Annotated[
         metavar="DIR",
         help="The data directory; else INTERLOCK_DATA, else the account's own.",
         show_default=False,
+        readable=False,  # whether it can be read is said by whoever reads it, with the code for it
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output, and nothing else.")]

@@ -6,6 +6,7 @@ Makes nothing. Root is given up before any store is imported, so no file of root
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 from gateway.embedded.account import settle_account
@@ -52,7 +53,10 @@ def require_owner(directory: DataDirectory) -> None:
 
 def _owner_of(directory: DataDirectory) -> int:
     try:
-        return directory.path.stat().st_uid
+        found = directory.path.stat()
+        if not stat.S_ISDIR(found.st_mode):
+            raise NotADirectoryError(directory.path)
+        return found.st_uid
     except PermissionError as error:
         raise GiveUpError("NOT_PERMITTED", f"{directory.path} cannot be looked at") from error
     except OSError as error:

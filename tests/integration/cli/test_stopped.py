@@ -8,7 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from governance.adapters.sqlite_ledger import SqliteLedger
+from governance.session import open_session
+from interlock.clock import SystemClock
+from interlock.tier import SessionMode
 from tests.integration.cli.support import Directory
+from tests.support.source import ROOT
 
 READING = [
     ("show", "{granted}"),
@@ -92,10 +97,8 @@ def test_rebuild_finds_a_view_that_was_changed(stopped: Directory) -> None:
     import sqlite3
 
     connection = sqlite3.connect(stopped.data.views)
-    changed = "UPDATE projection_record SET body = replace(body, 'REJECTED', 'COMPLETED')"
-    connection.execute(
-        changed.replace("replace(body", "replace(CAST(body AS TEXT)").replace("'COMPLETED')", "'COMPLETED')")
-    )
+    changed = "CAST(replace(CAST(body AS TEXT), 'REJECTED', 'COMPLETED') AS BLOB)"
+    connection.execute(f"UPDATE projection_record SET body = {changed}")
     connection.commit()
     connection.close()
     said = stopped.run("rebuild", "--json")
@@ -187,7 +190,7 @@ def test_a_reader_that_goes_away_ends_the_command_quietly(
         ["bash", "-c", f"{command} | {reader}; echo ${{PIPESTATUS[0]}}"],
         capture_output=True,
         text=True,
-        cwd=Path(__file__).parents[3],
+        cwd=ROOT,
         check=False,
         timeout=30,
     )
@@ -201,7 +204,7 @@ def test_nobody_at_all_to_read_is_no_traceback(stopped: Directory) -> None:
         ["bash", "-c", f"{command} >&-"],
         capture_output=True,
         text=True,
-        cwd=Path(__file__).parents[3],
+        cwd=ROOT,
         check=False,
         timeout=30,
     )
@@ -212,3 +215,21 @@ def test_nobody_at_all_to_read_is_no_traceback(stopped: Directory) -> None:
 def test_any_encoding_of_the_terminal_will_do(stopped: Directory, encoding: str) -> None:
     said = stopped.run("inbox", LC_ALL="C", PYTHONIOENCODING=encoding)
     assert (said.status, said.err) == (0, "")
+
+
+def test_the_log_is_followed_over_a_start_of_the_system(stopped: Directory) -> None:
+    """What was opened while nobody wrote must notice that somebody does."""
+    after = stopped.run("log").lines[-1]["seq"]
+    command = stopped.command("log", "--follow", "--after", str(after - 1))
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, text=True)
+    try:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["seq"] == after
+        ledger = SqliteLedger.open(stopped.data.ledger, SystemClock())
+        refused = open_session(ledger, "default", "later", SessionMode.EDIT, client="local", opened_by="test")
+        assert refused is None
+        assert json.loads(process.stdout.readline())["seq"] == after + 1
+        ledger.close()
+    finally:
+        process.terminate()
+        process.communicate(timeout=10)
