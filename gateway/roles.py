@@ -13,7 +13,7 @@ from gateway.embedded.role import RoleContext
 from gateway.parts import Parts, kids_of
 from governance.adapters.celery_reception import CeleryReception
 from governance.adapters.redis_intake import RedisIntake
-from governance.anchor import AnchorWriter
+from governance.anchor import AnchorWriter, gone_since
 from governance.council import Council
 from governance.decide import Clerk
 from governance.follow import Follow
@@ -27,11 +27,13 @@ from governance.line import Line
 from governance.propose import Propose
 from governance.toolbox import Toolbox
 from interlock.adapters.celery_hints import CeleryHintPublisher
-from interlock.adapters.ed25519 import is_signed_by
+from interlock.adapters.ed25519 import Ed25519KeyRing, is_signed_by, kid_of
 from interlock.adapters.redis_client import connect
 from interlock.adapters.redis_stream import RedisProjectionNotice
 from interlock.adapters.request_queue import RequestQueue
 from interlock.proposal import DECIDE_QUEUE, PROPOSE_QUEUE
+from interlock.seal import Purpose, SealVerifier
+from interlock.stream import EventStream
 from interlock.tier import Pool
 from scheduler.dispatch import Dispatch
 from scheduler.lease_watch import LeaseWatch
@@ -64,9 +66,9 @@ def set_up(parts: Parts) -> None:
 def run_governor(context: RoleContext, parts: Parts) -> int:
     """Takes proposals and decisions."""
     ledger, stream = parts.ledger(), parts.stream()
-    fence = fence_of(ledger, stream)
-    if fence is not None:
-        logger.error("LEDGER_FENCED: %s", fence.reason)
+    behind = _what_is_gone(parts, ledger, stream)
+    if behind is not None:
+        logger.error("LEDGER_FENCED: %s", behind)
         return EXIT_FENCED
     lease = Lease(parts.directory.boots, "governor")
     publisher, waker = CeleryHintPublisher(parts.directory.broker_url), parts.waker()
@@ -109,6 +111,17 @@ def run_governor(context: RoleContext, parts: Parts) -> int:
             "decide": lambda: decisions.run(context.stopping),
         },
     )
+
+
+def _what_is_gone(parts: Parts, ledger: Ledger, stream: EventStream) -> str | None:
+    """What the stream or an anchor knows and the ledger does not: it went back, and nothing may be decided."""
+    fence = fence_of(ledger, stream)
+    if fence is not None:
+        return fence.reason
+    public = parts.public_keys()[KeyPurpose.ANCHOR]
+    verifier = SealVerifier(Ed25519KeyRing({kid_of(public): public}), Purpose.ANCHOR)
+    with ledger.read() as view:
+        return gone_since(view, ledger.info.incarnation, [parts.directory.anchors], verifier)
 
 
 def intake_of(parts: Parts, queue: str, boot_id: str) -> RedisIntake:
