@@ -8,7 +8,7 @@ never verifies a seal, and publishes hints only after the commit.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, assert_never
 
 from governance.ledger import (
@@ -20,6 +20,7 @@ from governance.ledger import (
     LedgerTransaction,
     LedgerView,
     StageKey,
+    head_with,
 )
 from governance.line import Line
 from interlock.canonical import JsonObject, canonical, sha256_hex
@@ -313,7 +314,7 @@ class Execution:
             sandbox=claim.sandbox,
             batch=batch,
         )
-        running = replace(
+        running = head_with(
             head,
             phase=Phase.RUNNING.value,
             nonce=claim.nonce,
@@ -418,7 +419,7 @@ class Execution:
         event = new_event(outcome, cause=f"claim:{outcome.nonce}", actor=ACTOR)
 
         def after(phase: Phase, **columns: Any) -> Head:
-            return replace(
+            return head_with(
                 head,
                 **{
                     "nonce": "",
@@ -477,7 +478,7 @@ class Execution:
             verdict="executed", by=ACTOR, reason="its own outcome came in late", sealed=outcome.sealed
         )
         event = new_event(resolved, cause=f"claim:{outcome.nonce}", actor=ACTOR)
-        after = replace(head, phase=Phase.DONE.value, ready=False, published_us=0, nonce="", boot="")
+        after = head_with(head, phase=Phase.DONE.value, ready=False, published_us=0, nonce="", boot="")
         return _Step(_append(head, [event], after, None), head.stage_key, is_final=True)
 
     def _late(self, transaction: LedgerTransaction, reported: Reported) -> str:
@@ -640,7 +641,7 @@ def _ended(head: Head, reason: Reason, cause: str) -> _Step:
     else:
         payload = ToolExecutionRejected(reason=reason)
     event = new_event(payload, cause=cause, actor=ACTOR)
-    after = replace(head, phase=Phase.DONE.value, ready=False, published_us=0, nonce="", boot="")
+    after = head_with(head, phase=Phase.DONE.value, ready=False, published_us=0, nonce="", boot="")
     return _Step(_append(head, [event], after, None), head.stage_key, is_final=True)
 
 
@@ -648,7 +649,7 @@ def _returned(now_us: int, head: Head, claim: Claim, code: str, sentence: str) -
     """Back to governance: the permit is not good any more, which is no verdict on the invocation."""
     payload = PermitReturned(reason=Reason(code=code, sentence=sentence), permit_digest=claim.permit_digest)
     event = new_event(payload, cause=claim.cause, actor=ACTOR)
-    after = replace(head, phase=Phase.DECIDING.value, ready=False, published_us=0)
+    after = head_with(head, phase=Phase.DECIDING.value, ready=False, published_us=0)
     return _Step(_append(head, [event], after, _due(head, "decide", now_us)), head.stage_key)
 
 

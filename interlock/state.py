@@ -6,7 +6,7 @@ The state machine is drawn in `docs/architecture.md`; everything else cites this
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from interlock.canonical import Json, JsonObject, canonical, sha256_hex
 from interlock.errors import NotJsonError
 from interlock.event import EVENT_TYPES, StoredEvent, StreamKind
+from interlock.variant import Variants
 
 REDUCER_VERSION = 1
 """Raised whenever the same events would fold to other bytes."""
@@ -183,6 +184,9 @@ class ToolInvocationRecord:
         return cls(**{**value, "approvers": tuple(value["approvers"])})
 
 
+record_with = Variants(ToolInvocationRecord)
+"""A record with other fields: made for every folded event."""
+
 _RECORD_FIELDS = tuple(field.name for field in fields(ToolInvocationRecord))
 
 
@@ -243,13 +247,13 @@ class DefaultToolReducer:
             changes = _CHANGES[event.type](Move(record, event, event.body()))
         except (KeyError, TypeError, IndexError, NotJsonError) as error:
             raise UnreadableEventError(str(event.stream), event.version, event.type) from error
-        return replace(record, version=event.version, phase=after, **changes)
+        return record_with(record, version=event.version, phase=after, **changes)
 
     @staticmethod
     def _unknown(record: ToolInvocationRecord | None, event: StoredEvent) -> ToolInvocationRecord | None:
         if event.moves_state:
             raise UnknownEventError(str(event.stream), event.version, event.type)
-        return None if record is None else replace(record, version=event.version)
+        return None if record is None else record_with(record, version=event.version)
 
 
 def _requested(event: StoredEvent) -> ToolInvocationRecord:

@@ -40,11 +40,12 @@ def test_what_was_stored_is_written_the_same_again(value: dict[str, Any]) -> Non
 @pytest.mark.parametrize("number", [2.0**53, -(2.0**53), 9.5e15, 1e16, 123456789012345680.0])
 @pytest.mark.parametrize("spaced", [False, True])
 def test_a_large_double_comes_back_as_one(number: float, spaced: bool) -> None:
-    stored = canonical({"a": [number], "b": number})
+    value: Any = {"a": [number], "b": number}
+    stored = canonical(value)
     if spaced:
         stored = stored.replace(b":", b": ").replace(b"[", b"[ ")
     read = read_stored(stored)
-    assert read == {"a": [number], "b": number}
+    assert read == value
     assert isinstance(read["b"], float)
 
 
