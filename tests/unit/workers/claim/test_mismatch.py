@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from governance.execution import Work
+from governance.execution.work import read_work
 from interlock.adapters.ed25519 import Ed25519Signer
 from interlock.contract import Executor, Tool
 from tests.support.permitted import (
@@ -92,7 +93,7 @@ def test_a_head_that_was_put_back_offers_nothing_again(bench: Workbench, ledger:
     work = bench.execution.load([identifier])[identifier]
     assert isinstance(work, Work)
     events = events_of(ledger, identifier)
-    put_back = bench.execution._work(replace(work.head, phase="queued", ready=True), events)
+    put_back = read_work(replace(work.head, phase="queued", ready=True), events, bench.execution.unseal)
     assert getattr(put_back, "code", None) == "HEAD_DIFFERS"
 
 
@@ -171,7 +172,7 @@ def test_sealed_arguments_are_opened_and_hashed_by_their_true_value(
     events[0] = events[0]._replace(payload=canonical(body))
     with ledger.read() as view:
         head = next(iter(view.heads_of("invocation", limit=1)))
-    work = bench.execution._work(head, events)
+    work = read_work(head, events, bench.execution.unseal)
     assert isinstance(work, Work)
     assert work.request.thawed() == {"password": "true-secret"}
     assert work.permit is not None

@@ -1,0 +1,165 @@
+"""Outcomes: what a claim came to, and the move that records it. Reads at most; never appends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, assert_never
+
+from governance.execution.step import ACTOR, Step, append_of, due_row
+from governance.ledger import Due, Head, LedgerView, StageKey, head_with
+from interlock.canonical import JsonObject
+from interlock.decision import Reason
+from interlock.event import (
+    ExecutionAttemptFailed,
+    ExecutionReleased,
+    ReconciliationRequired,
+    ReconciliationResolved,
+    StoredEvent,
+    ToolExecutionCompleted,
+    ToolExecutionFailed,
+    new_event,
+)
+from interlock.settings import Settings
+from interlock.state import Phase
+from interlock.word import Word
+
+Outcome = (
+    ToolExecutionCompleted
+    | ToolExecutionFailed
+    | ExecutionAttemptFailed
+    | ExecutionReleased
+    | ReconciliationRequired
+)
+_OUTCOMES: Mapping[str, type[Outcome]] = MappingProxyType(
+    {
+        word.__name__: word
+        for word in (
+            ToolExecutionCompleted,
+            ToolExecutionFailed,
+            ExecutionAttemptFailed,
+            ExecutionReleased,
+            ReconciliationRequired,
+        )
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """What came of one claim, and the evidence that goes beside it."""
+
+    invocation_id: str
+    outcome: Outcome
+    stage: StageKey
+    evidence: tuple[Word, ...] = ()
+    wait_us: int = 0
+    """For what is released or tried again: how long not to offer it."""
+
+
+class ReportFate:
+    """What became of a reported outcome."""
+
+    RECORDED = "recorded"
+    KNOWN = "known"
+    LATE = "late"
+    CONTRADICTED = "contradicted"
+
+
+def outcome_step(settings: Settings, now_us: int, head: Head, reported: Reported) -> Step:
+    """The move of an outcome whose claim stands."""
+    outcome = reported.outcome
+    event = new_event(outcome, cause=f"claim:{outcome.nonce}", actor=ACTOR)
+
+    def after(phase: Phase, **columns: Any) -> Head:
+        return head_with(
+            head,
+            **{
+                "nonce": "",
+                "boot": "",
+                "ready": False,
+                "published_us": 0,
+                "phase": phase.value,
+                **columns,
+            },
+        )
+
+    match outcome:
+        case ToolExecutionCompleted() | ToolExecutionFailed():
+            return Step(append_of(head, [event], after(Phase.DONE), None), head.stage_key, is_final=True)
+        case ExecutionAttemptFailed():
+            # The store's clock judges it, whatever the worker's clock made of the moment.
+            due = due_row(head, "retry", now_us + reported.wait_us if reported.wait_us else outcome.again_us)
+            return Step(append_of(head, [event], after(Phase.RETRY_WAIT), due), head.stage_key)
+        case ExecutionReleased():
+            columns, due = _given_back(settings, now_us, head, reported.wait_us)
+            return Step(append_of(head, [event], after(Phase.QUEUED, **columns), due), head.stage_key)
+        case ReconciliationRequired():
+            due = due_row(head, "reconcile", now_us + settings.look_again_ms * 1_000)
+            return Step(append_of(head, [event], after(Phase.RECONCILIATION_REQUIRED), due), head.stage_key)
+        case _:
+            assert_never(outcome)
+
+
+def _given_back(settings: Settings, now_us: int, head: Head, wait_us: int) -> tuple[dict[str, Any], Due]:
+    # What has to wait counts as published meanwhile: it keeps its place in the window, so a pool that
+    # cannot start anything is not offered the whole line.
+    again_us = now_us + (wait_us or settings.release_again_ms * 1_000)
+    columns = {
+        "ready": True,
+        "published_us": now_us if wait_us else 0,
+        "attempt": max(0, head.attempt - 1),
+    }
+    return columns, due_row(head, "release", again_us)
+
+
+def resolution(view: LedgerView, head: Head, reported: Reported) -> Step | None:
+    """What settles an unknown outcome by itself: the signed receipt of the very claim that was given up.
+
+    It can only say that the effect happened.
+    """
+    outcome = reported.outcome
+    if head.phase != Phase.RECONCILIATION_REQUIRED.value or not isinstance(outcome, ToolExecutionCompleted):
+        return None
+    unknown = view.events([head.stream])[head.stream][-1]
+    if unknown.type != ReconciliationRequired.__name__ or unknown.body()["nonce"] != outcome.nonce:
+        return None
+    resolved = ReconciliationResolved(
+        verdict="executed", by=ACTOR, reason="its own outcome came in late", sealed=outcome.sealed
+    )
+    event = new_event(resolved, cause=f"claim:{outcome.nonce}", actor=ACTOR)
+    after = head_with(head, phase=Phase.DONE.value, ready=False, published_us=0, nonce="", boot="")
+    return Step(append_of(head, [event], after, None), head.stage_key, is_final=True)
+
+
+def released(
+    invocation_id: str, stage: StageKey, nonce: str, attempt: int, reason: Reason, wait_us: int = 0
+) -> Reported:
+    """The report of a claim that never began."""
+    outcome = ExecutionReleased(nonce=nonce, attempt=attempt, reason=reason)
+    return Reported(invocation_id, outcome, stage, wait_us=wait_us)
+
+
+def outcome_from(name: str, payload: JsonObject) -> Outcome:
+    """The outcome that was written down as its type's name and JSON; raises KeyError and ValidationError."""
+    return _OUTCOMES[name].model_validate(payload)
+
+
+def resolves(event: StoredEvent, outcome: Outcome) -> bool:
+    """Whether this event is what became of that late outcome."""
+    if event.type != ReconciliationResolved.__name__ or not isinstance(outcome, ToolExecutionCompleted):
+        return False
+    return bool(event.body()["sealed"] == outcome.sealed.to_json())
+
+
+def contradicts(events: Sequence[StoredEvent], outcome: Outcome) -> bool:
+    """Whether a verdict stands that says something else than this outcome about what happened."""
+    if not events:
+        return False
+    last = events[-1]
+    ran = isinstance(outcome, ToolExecutionCompleted)
+    if last.type == "ReconciliationResolved":
+        return bool((last.body()["verdict"] == "executed") != ran)
+    # Two attempts of what may be repeated may both have completed; that is late, and no contradiction.
+    return last.type == "ToolExecutionFailed" and ran
