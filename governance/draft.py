@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from governance.ledger import Head
-from governance.sensitive import Sealer, sealed_arguments, sensitive_pointers
+from governance.sensitive import Sealer, sealed_arguments
 from governance.toolbox import KnownTool
-from interlock.canonical import JsonObject, digest_of, thaw
+from interlock.canonical import JsonObject, digest_of
 from interlock.decision import Reason
 from interlock.event import StreamKind, ToolInvocationRequested
 from interlock.permit import Action
@@ -95,7 +95,7 @@ def _stored(
     if proposal.arguments is None or known is None:
         # What cannot be judged is not kept: its digest and size are.
         return None, ()
-    pointers = sensitive_pointers(thaw(known.contract.parameters), proposal.arguments)
+    pointers = known.sensitive(proposal.arguments)
     return sealed_arguments(proposal.arguments, pointers, sealer, proposal.id), pointers
 
 

@@ -32,6 +32,13 @@ def sensitive_pointers(schema: Any, value: Json) -> tuple[str, ...]:
     return tuple(sorted(set(_walk(schema, value, "", schema, 0))))
 
 
+def marks_sensitive(schema: Any) -> bool:
+    """Whether anything in the schema, wherever it is, is marked sensitive: if not, no value ever is."""
+    if isinstance(schema, Mapping):
+        return schema.get("sensitive") is True or any(map(marks_sensitive, schema.values()))
+    return isinstance(schema, (list, tuple)) and any(map(marks_sensitive, schema))
+
+
 def _walk(schema: Any, value: Json, pointer: str, root: Any, depth: int) -> Iterator[str]:
     if not isinstance(schema, Mapping) or depth > 64:
         return

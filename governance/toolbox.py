@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from governance.ledger import Ledger, LedgerView
-from interlock.canonical import JsonObject, read_stored
+from governance.sensitive import marks_sensitive, sensitive_pointers
+from interlock.canonical import Json, JsonObject, read_stored, thaw
 from interlock.contract import Tool
 from interlock.decision import Reason
 from interlock.event import Stream, StreamKind
@@ -24,6 +25,12 @@ class KnownTool:
     contract: Tool
     digest: str
     parameters: CompiledSchema
+    sensitive_schema: Json
+    """The parameter schema where it marks something sensitive, else None."""
+
+    def sensitive(self, arguments: JsonObject) -> tuple[str, ...]:
+        """JSON Pointers to the arguments that are sensitive."""
+        return () if self.sensitive_schema is None else sensitive_pointers(self.sensitive_schema, arguments)
 
     def faults(self, arguments: JsonObject) -> tuple[Reason, ...]:
         """What the parameter schema has against these arguments."""
@@ -78,9 +85,13 @@ class Toolbox:
         for digest, body in view.contracts(digests).items():
             contract = Tool.model_validate(read_stored(body))
             parameters = compile_schema(contract.parameters, closed=not contract.open_parameters)
-            self._compiled[digest] = KnownTool(contract, digest, parameters)
+            self._compiled[digest] = KnownTool(contract, digest, parameters, _sensitive_schema(contract))
             while len(self._compiled) > self._compiled_max:
                 self._compiled.popitem(last=False)
 
     def _known(self, digest: str | None) -> KnownTool | None:
         return None if digest is None else self._compiled.get(digest)
+
+
+def _sensitive_schema(contract: Tool) -> Json:
+    return thaw(contract.parameters) if marks_sensitive(contract.parameters) else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ from interlock.fragment import members
 from interlock.identifier import is_uuid7, new_id
 from interlock.seal import KeyRing, Purpose, Signer
 from interlock.tier import SessionMode
+from interlock.variant import Variants
 
 PROPOSE_TASK = "interlock.propose"
 PROPOSE_QUEUE = "interlock.propose"
@@ -130,7 +131,10 @@ class Proposal:
 
     def authenticated(self, client: str, tenant: str, *, signed: bool) -> Proposal:
         """The same proposal, with the client it was found to come from."""
-        return replace(self, client=client, tenant=tenant, signed=signed)
+        return _proposal_with(self, client=client, tenant=tenant, signed=signed)
+
+
+_proposal_with = Variants(Proposal)
 
 
 @dataclass(frozen=True, slots=True)
