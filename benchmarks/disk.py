@@ -20,7 +20,9 @@ def refuse_unless_disk(folder: Path, kind: int) -> None:
     """UsageError where `kind`, the file system type that holds `folder`, is memory or a network."""
     name = MEMORY_FILESYSTEMS.get(kind) or NETWORK_FILESYSTEMS.get(kind)
     if name is not None:
-        raise UsageError(f"{folder} lies on {name}, where no figure means anything: name a disk with --dir")
+        raise UsageError(
+            f"{folder} lies on {name}, where no figure means anything: name a disk with --folder"
+        )
 
 
 def choose_folder(given: Path | None, candidates: Iterable[Path]) -> Path:
@@ -42,7 +44,7 @@ def choose_folder(given: Path | None, candidates: Iterable[Path]) -> Path:
         else:
             folder.chmod(0o755)
             return folder
-    raise refused or UsageError("no folder on a disk was found: name one with --dir")
+    raise refused or UsageError("no folder on a disk was found: name one with --folder")
 
 
 def fdatasync_p50_ms(folder: Path, count: int) -> float:

@@ -22,7 +22,7 @@ def test_a_short_run_measures_and_proves_everything(tmp_path: Path) -> None:
         pytest.skip("the tests' own folder lies in memory, where nothing is measured")
     command = [sys.executable, "-m", "gateway.cli", "bench", "--json", f"--n={N}", "--rounds=1"]
     done = subprocess.run(
-        [*command, f"--dir={tmp_path}"],
+        [*command, f"--folder={tmp_path}"],
         capture_output=True,
         text=True,
         check=False,

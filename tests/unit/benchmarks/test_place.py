@@ -42,7 +42,7 @@ def test_the_first_place_that_exists_is_taken(tmp_path: Path) -> None:
 
 
 def test_no_place_at_all_is_said() -> None:
-    with pytest.raises(UsageError, match="--dir"):
+    with pytest.raises(UsageError, match="--folder"):
         choose_folder(None, [Path("/missing-altogether")])
 
 
