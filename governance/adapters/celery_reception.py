@@ -16,6 +16,7 @@ from governance.principal import LOCAL_CLIENT, Principal, find_principals
 from interlock.adapters.celery_wire import Envelope, NotAnEnvelope, decode_task
 from interlock.adapters.ed25519 import Ed25519KeyRing
 from interlock.decision import Reason
+from interlock.parse import parse_proposal
 from interlock.proposal import (
     CANCEL_TASK,
     DECIDE_TASK,
@@ -23,7 +24,6 @@ from interlock.proposal import (
     PROPOSE_TASK,
     Proposal,
     ProposalRefused,
-    parse_proposal,
     verify_proposal_auth,
 )
 

@@ -17,7 +17,8 @@ from interlock.answer import Answer
 from interlock.client import Client, Submitted
 from interlock.errors import AcceptanceUnknownError, NotAcceptedError
 from interlock.identifier import new_id
-from interlock.proposal import PROPOSE_QUEUE, Proposal, ProposalRefused, parse_proposal
+from interlock.parse import parse_proposal
+from interlock.proposal import PROPOSE_QUEUE, Proposal, ProposalRefused
 from tests.support.valkey import ValkeyServer, valkey_server
 from tests.support.wait import until
 

@@ -13,7 +13,8 @@ from redis import Redis
 
 from interlock.adapters.celery_wire import Envelope, decode_task
 from interlock.identifier import new_id
-from interlock.proposal import PROPOSE_QUEUE, PROPOSE_TASK, Proposal, parse_proposal
+from interlock.parse import parse_proposal
+from interlock.proposal import PROPOSE_QUEUE, PROPOSE_TASK, Proposal
 from tests.support.valkey import ValkeyServer
 
 Producer = Callable[..., Celery]

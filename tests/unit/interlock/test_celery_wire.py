@@ -18,7 +18,8 @@ from interlock.adapters.celery_wire import (
     encode_task,
 )
 from interlock.identifier import new_id
-from interlock.proposal import PROPOSE_QUEUE, PROPOSE_TASK, Proposal, parse_proposal
+from interlock.parse import parse_proposal
+from interlock.proposal import PROPOSE_QUEUE, PROPOSE_TASK, Proposal
 
 ID = new_id()
 EMBED = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}

@@ -25,8 +25,9 @@ from interlock.errors import (
 )
 from interlock.event import StoredEvent
 from interlock.identifier import new_id
+from interlock.parse import parse_proposal
 from interlock.permit import PermitTerms
-from interlock.proposal import DECIDE_QUEUE, PROPOSE_QUEUE, Proposal, parse_proposal, verify_proposal_auth
+from interlock.proposal import DECIDE_QUEUE, PROPOSE_QUEUE, Proposal, verify_proposal_auth
 from interlock.receipt import Failure, Success
 from interlock.state import ToolInvocationRecord
 

@@ -8,14 +8,10 @@ from typing import Any
 import pytest
 
 from interlock.canonical import sha256_hex
+from interlock.field import FIELDS
 from interlock.identifier import is_uuid7, new_id
-from interlock.proposal import (
-    ARGUMENTS_SIZE_MAX,
-    FIELDS,
-    Proposal,
-    ProposalRefused,
-    parse_proposal,
-)
+from interlock.parse import parse_proposal
+from interlock.proposal import ARGUMENTS_SIZE_MAX, Proposal, ProposalRefused
 
 ID = new_id()
 UUID4 = "7d0b1d3c-51a9-4c1e-9e83-1d5b35b3c6a0"

@@ -10,7 +10,8 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from interlock.identifier import new_id
-from interlock.proposal import Proposal, parse_proposal, sign_proposal, verify_proposal_auth
+from interlock.parse import parse_proposal
+from interlock.proposal import Proposal, sign_proposal, verify_proposal_auth
 
 ID = new_id()
 

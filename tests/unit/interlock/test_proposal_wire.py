@@ -15,8 +15,10 @@ from interlock.adapters.celery_wire import Envelope, decode_task, encode_task
 from interlock.answer import Answer
 from interlock.approval import Vote
 from interlock.decision import Reason
+from interlock.field import FIELDS
 from interlock.identifier import new_id
-from interlock.proposal import FIELDS, Proposal, parse_proposal, sign_proposal
+from interlock.parse import parse_proposal
+from interlock.proposal import Proposal, sign_proposal
 
 WIRE = Path(__file__).parents[3] / "docs" / "wire"
 ID = new_id()

@@ -13,7 +13,8 @@ from gateway.cli.batch import WINDOW, Fields, Sending, propose_lines, propose_on
 from gateway.cli.output import Output, ReaderGoneError
 from interlock.answer import Answer
 from interlock.errors import NotJsonError
-from interlock.proposal import Proposal, parse_proposal
+from interlock.parse import parse_proposal
+from interlock.proposal import Proposal
 from tests.support.court import Court
 
 
