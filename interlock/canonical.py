@@ -6,7 +6,6 @@ What is not I-JSON is refused by a stable code, never mended: no NaN, no key twi
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import re
@@ -31,7 +30,6 @@ SIZE_BYTES_MAX = 1_048_576
 CANONICAL_DEPTH_MAX = 128
 
 _DIGITS_MAX = len(str(INTEGER_MAX)) + 1  # and a sign
-_MARK = "$interlock"
 
 # A string as the parser sees it (an unterminated one reaches to the end, so this stays linear), or a bracket.
 _STRING_OR_BRACKET = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)
@@ -116,11 +114,17 @@ def _refuse_bad_text(value: Json) -> None:
             pending.extend(item)
 
 
+def is_json_text(text: str) -> bool:
+    """Whether a string may stand in I-JSON: no NUL, no lone surrogate."""
+    return "\x00" not in text and (text.isascii() or not _SURROGATE.search(text))
+
+
 def _require_text(text: str) -> None:
+    if is_json_text(text):
+        return
     if "\x00" in text:
         raise NotJsonError("JSON_NUL", "U+0000 in a string or key")
-    if not text.isascii() and _SURROGATE.search(text):
-        raise NotJsonError("JSON_UNICODE", "lone surrogate in a string or key")
+    raise NotJsonError("JSON_UNICODE", "lone surrogate in a string or key")
 
 
 def _integer(token: str) -> int:
@@ -136,10 +140,11 @@ def _double(token: str) -> int | float:
     value = float(token)
     if value in (float("inf"), float("-inf")):
         raise NotJsonError("JSON_NUMBER_RANGE", "number is not representable as a double")
-    return _one_form(value)
+    return one_form(value)
 
 
-def _one_form(value: float) -> int | float:
+def one_form(value: float) -> int | float:
+    """The one form of a finite number: the int where it is integral and within ±(2^53 - 1)."""
     if value.is_integer() and -INTEGER_MAX <= value <= INTEGER_MAX:
         return int(value)
     return value
@@ -330,81 +335,3 @@ def thaw(frozen: FrozenJson | Json) -> Json:
 
 
 _SCALARS = frozenset((str, int, float, bool, type(None)))
-
-
-class _Marker:
-    """Turns one Python value into JSON within a budget of nodes; used once."""
-
-    def __init__(self, nodes_max: int, text_max: int) -> None:
-        self._nodes_left = nodes_max
-        self._text_max = text_max
-
-    def mark(self, value: object, depth: int) -> Json:
-        self._nodes_left -= 1
-        if self._nodes_left < 0 or depth < 0:
-            return {_MARK: "cut", "value": "too many values" if depth >= 0 else "too deep"}
-        if value is None or isinstance(value, bool):
-            return value
-        if isinstance(value, str):
-            return self._text(value)
-        if isinstance(value, (int, float)):
-            return _number_marked(value)
-        if isinstance(value, (bytes, bytearray, memoryview)):
-            return self._bytes(bytes(value))
-        if isinstance(value, Mapping):
-            return self._mapping(value, depth)
-        if isinstance(value, (list, tuple)):
-            return self._items(value, depth)
-        return {_MARK: "no_json_form", "value": type(value).__name__[:128]}
-
-    def _text(self, text: str) -> Json:
-        if "\x00" not in text and (text.isascii() or not _SURROGATE.search(text)):
-            return str(text)
-        escaped = text[: self._text_max].encode("unicode_escape").decode("ascii")
-        return {_MARK: "text", "value": escaped, "characters": len(text)}
-
-    def _bytes(self, data: bytes) -> Json:
-        kept = base64.b64encode(data[: self._text_max]).decode("ascii")
-        return {_MARK: "bytes", "value": kept, "size_bytes": len(data)}
-
-    def _mapping(self, value: Mapping[object, object], depth: int) -> Json:
-        plain = all(isinstance(key, str) and isinstance(self._text(key), str) for key in value)
-        if plain and _MARK not in value:
-            return {
-                str(key): self.mark(item, depth - 1) for key, item in value.items() if self._nodes_left >= 0
-            }
-        # Entries also keep a tool from forging a mark by answering with our own key.
-        entries = self._items([list(entry) for entry in value.items()], depth)
-        return {_MARK: "object", "entries": entries}
-
-    def _items(self, items: list[object] | tuple[object, ...], depth: int) -> Json:
-        marked: list[Json] = []
-        for item in items:
-            marked.append(self.mark(item, depth - 1))
-            if self._nodes_left < 0:
-                break
-        return marked
-
-
-def _number_marked(value: int | float) -> Json:
-    if isinstance(value, int):
-        if -INTEGER_MAX <= value <= INTEGER_MAX:
-            return int(value)
-        return {_MARK: "integer", "value": hex(value) if value.bit_length() <= 4096 else "too large"}
-    if value != value:
-        return {_MARK: "not_finite", "value": "NaN"}
-    if value in (float("inf"), float("-inf")):
-        return {_MARK: "not_finite", "value": "Infinity" if value > 0 else "-Infinity"}
-    return _one_form(float(value))
-
-
-def mark_non_finite(
-    value: object, *, depth_max: int = DEPTH_MAX, nodes_max: int = 100_000, text_max: int = 65_536
-) -> Json:
-    """Any Python value as valid JSON, with what has no JSON form marked in its place.
-
-    A mark is an object with the key `$interlock`: `not_finite`, `integer` (in hexadecimal), `text` (escaped),
-    `bytes` (base64), `object` (entries, where a key is no plain string), `no_json_form`, or `cut` at a bound.
-    Never raises for what a tool may answer.
-    """
-    return _Marker(nodes_max, text_max).mark(value, depth_max)

@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from governance.execution import Outcome, Reported, outcome_from
 from governance.ledger import StageKey
-from interlock.canonical import Json, JsonObject, canonical, mark_non_finite, sha256_hex
+from interlock.canonical import Json, JsonObject, canonical, sha256_hex
 from interlock.code import UnknownCodeError
 from interlock.code import code as code_of
 from interlock.contract import EffectScope, Executor, Tool
@@ -29,6 +29,7 @@ from interlock.event import (
     ToolExecutionCompleted,
     ToolExecutionFailed,
 )
+from interlock.mark import mark_non_finite
 from interlock.receipt import SUMMARY_CHARACTERS_MAX, AffectedEntity, Receipt, SandboxReport, SealedReceipt
 from interlock.schema import CompiledSchema, Valid, compile_schema
 from interlock.seal import Purpose, Signer, seal_batch

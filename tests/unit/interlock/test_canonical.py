@@ -19,13 +19,13 @@ from interlock.canonical import (
     canonical,
     digest_of,
     freeze,
-    mark_non_finite,
     parse_json,
     read_stored,
     sha256_hex,
     thaw,
 )
 from interlock.errors import NotJsonError
+from interlock.mark import mark_non_finite
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=20)
 _NUMBER = st.integers(-INTEGER_MAX, INTEGER_MAX) | st.floats(allow_nan=False, allow_infinity=False)
