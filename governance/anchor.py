@@ -12,10 +12,10 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from governance.keys import sync_folder
 from governance.ledger import LedgerView
 from interlock.canonical import digest_of, parse_json
 from interlock.clock import Clock
+from interlock.durable import sync_folder
 from interlock.errors import NotJsonError
 from interlock.seal import Purpose, Seal, SealVerifier, Signer, seal_batch
 from interlock.word import Word

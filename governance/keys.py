@@ -16,6 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from interlock.canonical import Json, canonical, read_stored
+from interlock.durable import sync_folder
 from interlock.errors import NotJsonError, OursToFixError
 
 KEY_BYTES = 32
@@ -115,15 +116,6 @@ def _write(path: Path, data: bytes) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         os.write(descriptor, data)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

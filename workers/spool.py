@@ -15,6 +15,8 @@ import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from interlock.durable import sync_folder
+
 BLOCK_BYTES = 4 * 1_048_576
 ORPHANS = "orphans"
 FOREIGN = "foreign"
@@ -72,8 +74,8 @@ class Spool:
         self.folder = root / boot_id
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._blocks = [Block(self.folder / f"{slot}.block", block_bytes) for slot in range(slots)]
-        _sync_folder(self.folder)
-        _sync_folder(root)
+        sync_folder(self.folder)
+        sync_folder(root)
         self._free: queue.SimpleQueue[Block] = queue.SimpleQueue()
         for block in self._blocks:
             self._free.put(block)
@@ -123,11 +125,3 @@ def set_aside(path: Path, root: Path) -> Path:
     with contextlib.suppress(FileNotFoundError):  # another process was first
         path.rename(target)
     return target
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,26 +1,23 @@
-"""The data directory: every path in it, who may use it, and that one system at a time does.
+"""The data directory: every path in it, and who may use it.
 
-It makes folders and takes the start lock. It never opens the ledger, the views or the broker's files.
+It makes folders. It never opens the ledger, the views or the broker's files, and takes no lock.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
 import re
 import stat
-import threading
-import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from gateway.embedded import kernel
 from gateway.embedded.error import DataDirectoryError
-from interlock.errors import AlreadyRunningError
+from interlock.durable import sync_folder
 
 LAYOUT_VERSION = 1
 SOCKET_PATH_BYTES_MAX = 107  # sun_path holds 108, the closing zero included
@@ -29,8 +26,6 @@ PLAIN_PATH = re.compile(r"[A-Za-z0-9/._+-]+\Z")
 UNUSABLE_CHARACTERS = re.compile(r"[\x00-\x1f\x7f?#]")
 EMPTY_NAMES = frozenset({"lost+found"})  # what a fresh file system holds
 SHORT_FOLDERS = Path("/tmp")
-ORPHAN_WAIT_SECONDS = 5.0  # processes of a killed start hold the lock until they are gone
-LOCK_POLL_SECONDS = 0.005
 
 NETWORK_FILESYSTEMS: Mapping[int, str] = {
     0x6969: "NFS",
@@ -265,78 +260,6 @@ def write_atomically(path: Path, content: Mapping[str, object]) -> None:
         os.fsync(file.fileno())
     temporary.rename(path)
     sync_folder(path.parent)
-
-
-def sync_folder(path: Path) -> None:
-    """Make names that were added to or taken from `path` durable."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-class StartLock:
-    """The right to run on a directory, held as long as any process that inherited it lives."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-
-    @classmethod
-    def take(cls, directory: DataDirectory, wait_seconds: float = ORPHAN_WAIT_SECONDS) -> StartLock:
-        """Take the lock; AlreadyRunningError at once when its owner lives.
-
-        When the owner is dead, what it left behind is about to end: that is waited for, `wait_seconds` long.
-        """
-        descriptor = os.open(directory.start_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            _lock_or_refuse(descriptor, directory.path, time.monotonic() + wait_seconds)
-        except BaseException:
-            os.close(descriptor)
-            raise
-        record = json.dumps(asdict(kernel.own_identity())).encode()
-        os.pwrite(descriptor, record, 0)
-        os.ftruncate(descriptor, len(record))
-        return cls(descriptor)
-
-    def release(self) -> None:
-        """Give this process's share back."""
-        os.close(self._descriptor)
-
-
-def lock_owner(directory: DataDirectory) -> int | None:
-    """The process that runs on `directory`; None when none does."""
-    try:
-        descriptor = os.open(directory.start_lock, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        return _living_owner(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _lock_or_refuse(descriptor: int, path: Path, deadline: float) -> None:
-    pause = threading.Event()
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            owner = _living_owner(descriptor)
-            if owner is not None or time.monotonic() >= deadline:
-                raise AlreadyRunningError(str(path), owner) from None
-            pause.wait(LOCK_POLL_SECONDS)
-        else:
-            return
-
-
-def _living_owner(descriptor: int) -> int | None:
-    try:
-        held = json.loads(os.pread(descriptor, 4096, 0))
-        identity = kernel.ProcessIdentity(held["pid"], held["start_ticks"], held["boot_id"])
-    except (ValueError, KeyError, TypeError):
-        return None  # a start between its lock and its record, or an empty file
-    return identity.pid if kernel.is_alive(identity) else None
 
 
 def _refuse_unless_ours(directory: DataDirectory) -> None:

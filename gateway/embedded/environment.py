@@ -22,9 +22,9 @@ from gateway.embedded.directory import (
     NETWORK_FILESYSTEMS,
     DataDirectory,
     layout_version,
-    lock_owner,
 )
 from gateway.embedded.error import BrokerError
+from gateway.embedded.start_lock import lock_owner
 
 State = Literal["ok", "degraded", "off", "failed"]
 

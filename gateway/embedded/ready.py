@@ -7,7 +7,8 @@ import json
 from dataclasses import asdict, dataclass
 
 from gateway.embedded import kernel
-from gateway.embedded.directory import DataDirectory, sync_folder, write_atomically
+from gateway.embedded.directory import DataDirectory, write_atomically
+from interlock.durable import sync_folder
 
 
 @dataclass(frozen=True, slots=True)

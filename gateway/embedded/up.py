@@ -16,9 +16,10 @@ from gateway.embedded import kernel
 from gateway.embedded.account import settle_account
 from gateway.embedded.adapters.valkey import find_server
 from gateway.embedded.broker import BrokerSettings, become_server, is_ready
-from gateway.embedded.directory import DataDirectory, StartLock, prepare
+from gateway.embedded.directory import DataDirectory, prepare
 from gateway.embedded.ready import withdraw_ready
 from gateway.embedded.role import STOP_BROKER, Role, RoleContext
+from gateway.embedded.start_lock import StartLock
 from gateway.embedded.tree import (
     EXIT_OWNER_DIED,
     LEFTOVER_SECONDS,

@@ -13,8 +13,8 @@ from redis import Redis
 from gateway.embedded import kernel
 from gateway.embedded.broker import is_ready
 from gateway.embedded.control import ask
-from gateway.embedded.directory import lock_owner
 from gateway.embedded.ready import read_ready
+from gateway.embedded.start_lock import lock_owner
 from interlock.errors import NotRunningError
 from tests.integration.embedded.started import StartSystem
 from tests.support.wait import until

@@ -15,16 +15,15 @@ from gateway.embedded import kernel
 from gateway.embedded.directory import (
     SOCKET_PATH_BYTES_MAX,
     DataDirectory,
-    StartLock,
     default_path,
     layout_version,
-    lock_owner,
     prepare,
     refuse_network_filesystem,
     write_atomically,
 )
 from gateway.embedded.error import DataDirectoryError
 from gateway.embedded.ready import announce_ready, read_ready, withdraw_ready
+from gateway.embedded.start_lock import StartLock, lock_owner
 from interlock.errors import AlreadyRunningError
 
 
