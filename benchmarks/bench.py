@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.checkout import environment
 from benchmarks.disk import choose_folder, fdatasync_p50_ms
 from benchmarks.plan import SESSIONS, Plan
-from interlock.errors import UsageError
+from interlock.errors import InterlockError, UsageError
 
 if TYPE_CHECKING:
     from benchmarks.figure import Measured, Proof, Rate, Sandbox
@@ -53,6 +53,8 @@ def _as_the_system(place: Path, work: Callable[[], int]) -> int:
         try:
             settle_account(DataDirectory.at(place / "work"), os.environ)
             status = work()
+        except InterlockError as error:
+            print(f"bench: {error}", file=sys.stderr)
         except Exception:  # noqa: BLE001 - the last frame of this process: nothing may reach the parent's
             sys.excepthook(*sys.exc_info())
         finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-N_DEFAULT = 1_000
+N_DEFAULT = 3_000
 """Invocations a measurement: as many as keep the whole run within three minutes on two cores."""
 N_MIN = 20
 SESSIONS = 200
