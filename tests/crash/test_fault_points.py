@@ -69,4 +69,6 @@ def test_every_point_is_in_one_of_the_runs() -> None:
 def test_killed_at_these_points_everything_comes_to_rest(points: Sequence[str], rng: random.Random) -> None:
     proof = prove_faults(planned(rng, points, "kill"), rng, times=FIRINGS_MIN)
     assert proof.findings == []
-    assert {point: count for point, count in proof.fired.items() if count >= FIRINGS_MIN}.keys() == set(points)
+    assert {point: count for point, count in proof.fired.items() if count >= FIRINGS_MIN}.keys() == set(
+        points
+    )

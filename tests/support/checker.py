@@ -106,7 +106,9 @@ def check(
     return world.findings
 
 
-def _read(directory: DataDirectory, reading: Reading, calls: Sequence[Call], faulted: Collection[int]) -> World:
+def _read(
+    directory: DataDirectory, reading: Reading, calls: Sequence[Call], faulted: Collection[int]
+) -> World:
     with reading.ledger.read() as view:
         heads = {head.id: head for head in view.heads_of(StreamKind.INVOCATION.value, limit=MANY)}
         events = view.events([invocation_stream(identifier) for identifier in heads])
@@ -266,7 +268,12 @@ def _require_completed(world: World, call: Call) -> None:
         return
     lost = types.count("ExecutionAbandoned") + types.count("ExecutionAttemptFailed")
     failed = world.last(call.id, "ToolExecutionFailed")
-    if failed is not None and failed["failure"]["code"] == "ATTEMPTS_EXHAUSTED" and lost >= 2 and world.faulted:
+    if (
+        failed is not None
+        and failed["failure"]["code"] == "ATTEMPTS_EXHAUSTED"
+        and lost >= 2
+        and world.faulted
+    ):
         return
     world.find("I8", f"{call.id} ({call.tool}) may be repeated, and did not complete: {types}")
 

@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -28,8 +27,6 @@ from tests.support.wait import until
 REPO = Path(__file__).resolve().parents[2]
 UP = ("-m", "gateway.cli.main", "up", "--data")
 READY_SECONDS = 20.0
-SYSTEM_VARIABLE = "INTERLOCK_TEST_SYSTEM"
-"""Tells the processes of one system from those of another; children inherit it."""
 
 QUICK: Mapping[str, str] = {
     "INTERLOCK_LEASE_MS": "2000",
@@ -61,6 +58,8 @@ class RunningSystem:
     process: subprocess.Popen[bytes] | None = None
     faulted: set[int] = field(default_factory=set)
     """Processes that the test ended or stopped itself."""
+    _known: dict[int, str] = field(default_factory=dict)
+    """Process → when it started, by which it is told from a later one of the same number."""
 
     # --- life ----------------------------------------------------------------------------------------
 
@@ -150,16 +149,13 @@ class RunningSystem:
             return []
         return list(said["roles"])
 
-    def pids(self) -> dict[int, str]:
-        """Every living process of this system, by the variable that it inherited, and its name."""
-        marker = f"{SYSTEM_VARIABLE}={self.environment[SYSTEM_VARIABLE]}".encode()
-        found: dict[int, str] = {}
-        for folder in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):
-                environment = (folder / "environ").read_bytes()
-                if marker in environment.split(b"\0") and not is_zombie(folder):
-                    found[int(folder.name)] = (folder / "comm").read_text().strip()
-        return found
+    def pids(self) -> set[int]:
+        """Every living process that this system ever showed below its foreground process, and that one."""
+        if self.process is not None and self.process.poll() is None:
+            for pid in {self.process.pid, *self.descendants(self.process.pid)}:
+                self._known.setdefault(pid, started_at(pid))
+        self._known = {pid: at for pid, at in self._known.items() if at and started_at(pid) == at}
+        return set(self._known)
 
     def children(self, pid: int) -> list[int]:
         """The processes right below one."""
@@ -229,6 +225,15 @@ class RunningSystem:
                     os.kill(firing.pid, signal.SIGKILL)
 
 
+def started_at(pid: int) -> str:
+    """When a process started, in ticks since the host did; "" for none that lives."""
+    folder = Path(f"/proc/{pid}")
+    try:
+        return "" if is_zombie(folder) else (folder / "stat").read_text().rpartition(")")[2].split()[19]
+    except OSError:
+        return ""
+
+
 @contextmanager
 def running_system(program: Sequence[str] = UP, **settings: str) -> Iterator[RunningSystem]:
     """A system on a folder of its own, not started; gone at the end."""
@@ -242,7 +247,6 @@ def running_system(program: Sequence[str] = UP, **settings: str) -> Iterator[Run
         **QUICK,
         "INTERLOCK_TESTING": "1",
         "PYTHONPATH": str(REPO),
-        SYSTEM_VARIABLE: uuid.uuid4().hex,
         **settings,
     }
     system = RunningSystem(DataDirectory.at(folder / "d"), environment, program)
