@@ -1,48 +1,37 @@
 """The client: proposes, and says only what is known of it: in the ledger, not accepted, or not known.
 
-An id is sent again until it is answered, so nothing is lost and nothing done twice. Decides nothing, and
-reads what became of an invocation from a source it is given.
+A courier carries its proposals. Decides nothing, and reads what became of an invocation from a source it is
+given.
 """
 
 from __future__ import annotations
 
-import json
 import secrets
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, Protocol, Self
+from typing import Any, Literal, Protocol, Self
 
-from pydantic import ValidationError
-
-from interlock.adapters.celery_wire import ITEM_SIZE_MAX, encode_task
+from interlock.adapters.celery_wire import encode_task
 from interlock.adapters.queue_channel import QueueChannel
-from interlock.answer import Answer, read_answer
+from interlock.answer import Answer
 from interlock.approval import ApprovalSnapshot, Vote
 from interlock.canonical import JsonObject, canonical, digest_of
 from interlock.channel import ProposalChannel
 from interlock.code import CODES
-from interlock.errors import (
-    AcceptanceUnknownError,
-    BrokerUnavailableError,
-    NotAcceptedError,
-    NotFoundError,
-    NotJsonError,
-    RetryLaterError,
-    UsageError,
-)
+from interlock.courier import Courier, Outcome, Submitted, readable_answer
+from interlock.errors import NotFoundError, RetryLaterError, UsageError
 from interlock.event import StoredEvent
 from interlock.fault import FaultPoints, NoFaults
-from interlock.identifier import is_uuid7, new_id
+from interlock.identifier import new_id
 from interlock.proposal import (
     CANCEL_TASK,
     DECIDE_QUEUE,
     DECIDE_TASK,
     PROPOSE_QUEUE,
-    PROPOSE_TASK,
     REPLY_PREFIX,
     sign_proposal,
 )
@@ -55,21 +44,9 @@ WINDOW = 256
 """How many proposals of a stream of them are on their way at once."""
 RESEND_SECONDS = 1.0
 """After which an unanswered item that no longer stands on the queue is sent again; doubled every time."""
-LOST_PAUSE_SECONDS = 0.05
 POLL_SECONDS_MAX = 0.05
 
 _RESTING = frozenset((Phase.DONE.value, Phase.RECONCILIATION_REQUIRED.value))
-
-
-class Submitted(NamedTuple):
-    """A proposal that the ledger has."""
-
-    invocation_id: str
-    """Of the invocation that stands for it: another one's where its idempotency key was bound already."""
-    answer: Answer
-
-
-Outcome = Submitted | NotAcceptedError | AcceptanceUnknownError
 
 
 class OutcomeSource(Protocol):
@@ -82,24 +59,6 @@ class OutcomeSource(Protocol):
     def events(self, after: int, limit: int, /) -> Sequence[StoredEvent]:
         """Events with seq > after, in order, at most `limit`."""
         ...
-
-
-@dataclass(slots=True, eq=False)
-class _Pending:
-    """One proposal on its way."""
-
-    id: str
-    fields: JsonObject
-    reply_to: str
-    item: bytes = b""
-    sent: int = 0
-    """Copies that may have reached the queue."""
-    answer: Answer | None = None
-    error: NotAcceptedError | AcceptanceUnknownError | None = None
-
-    @property
-    def is_open(self) -> bool:
-        return self.answer is None and self.error is None
 
 
 class Client:
@@ -125,11 +84,20 @@ class Client:
             raise UsageError("a signer needs the name of its client, and a name its signer")
         self._channel = QueueChannel.at(broker) if isinstance(broker, str) else broker
         self._source = source
-        self._timeout_seconds, self._resend_seconds = timeout_seconds, resend_seconds
-        self._client, self._signer = client, signer
-        self._queue = queue
-        self._faults = faults or NoFaults()
+        self._timeout_seconds = timeout_seconds
         self._replies = f"{REPLY_PREFIX}{secrets.token_hex(16)}"
+        sign = None
+        if client is not None and signer is not None:
+            sign = partial(sign_proposal, client=client, signer=signer)
+        self._courier = Courier(
+            self._channel,
+            queue=queue,
+            replies=self._replies,
+            timeout_seconds=timeout_seconds,
+            resend_seconds=resend_seconds,
+            sign=sign,
+            faults=faults or NoFaults(),
+        )
         self._turn = threading.Lock()
         self._pause = threading.Event()
 
@@ -174,7 +142,7 @@ class Client:
             "id": id,
             "cause": cause,
         }
-        [outcome] = self._settle([said])
+        [outcome] = self._carried([said])
         if isinstance(outcome, Submitted):
             return outcome
         raise outcome
@@ -186,125 +154,11 @@ class Client:
         """
         rest = iter(proposals)
         while window := list(islice(rest, WINDOW)):
-            yield from self._settle(window)
+            yield from self._carried(window)
 
-    def _settle(self, proposals: Sequence[Mapping[str, Any]]) -> list[Outcome]:
+    def _carried(self, proposals: Sequence[Mapping[str, Any]]) -> list[Outcome]:
         with self._turn:
-            pending = [self._pending(said, place) for place, said in enumerate(proposals)]
-            give_up_at = time.monotonic() + self._timeout_seconds
-            sendable = [one for one in pending if one.is_open]
-            if sendable and self._send_first(sendable):
-                self._await(sendable, give_up_at)
-                self._withdraw([one for one in sendable if one.is_open])
-            return [_outcome(one) for one in pending]
-
-    def _pending(self, said: Mapping[str, Any], place: int) -> _Pending:
-        fields: JsonObject = {name: value for name, value in said.items() if value is not None}
-        if "arguments" not in fields and "arguments_json" not in fields:
-            fields["arguments"] = {}
-        invocation_id = str(fields.setdefault("id", new_id()))
-        # The answer to a key that is bound already bears the winner's id: it is known by its list.
-        own_list = f"{self._replies}.{place}" if "key" in fields else self._replies
-        one = _Pending(invocation_id, fields, own_list)
-        if not is_uuid7(invocation_id):
-            one.error = NotAcceptedError(invocation_id, "its id is no UUIDv7", "ID_NOT_UUID7")
-        return one
-
-    def _send_first(self, pending: Sequence[_Pending]) -> bool:
-        """Whether something may be on the queue now."""
-        try:
-            until_us = self._channel.now_us() + round(self._timeout_seconds * 1_000_000)
-        except BrokerUnavailableError as error:
-            for one in pending:
-                one.error = NotAcceptedError(one.id, f"nothing was sent: {error.message}", error.code)
-            return False
-        for one in pending:
-            self._encode(one, until_us)
-        self._faults.reach("client.before_send")
-        self._send([one for one in pending if one.is_open])
-        self._faults.reach("client.after_send")
-        return True
-
-    def _encode(self, one: _Pending, until_us: int) -> None:
-        fields = one.fields | {"accept_until_us": until_us}
-        try:
-            if self._signer is not None and self._client is not None:
-                fields = sign_proposal(fields, self._client, self._signer)
-            kwargs_json = _kwargs_json(fields)
-        except NotJsonError as error:
-            one.error = NotAcceptedError(one.id, error.message, error.code)
-            return
-        one.item = encode_task(
-            PROPOSE_TASK, kwargs_json, queue=self._queue, task_id=one.id, reply_to=one.reply_to
-        )
-        if len(one.item) > ITEM_SIZE_MAX:
-            one.error = NotAcceptedError(one.id, f"more than {ITEM_SIZE_MAX} bytes", "JSON_SIZE")
-
-    def _send(self, pending: Sequence[_Pending]) -> None:
-        for one in pending:
-            one.sent += 1
-        try:
-            self._channel.send(self._queue, [one.item for one in pending])
-        except BrokerUnavailableError:
-            self._pause.wait(LOST_PAUSE_SECONDS)  # it may be there all the same
-
-    # --- answers ---
-
-    def _await(self, pending: Sequence[_Pending], give_up_at: float) -> None:
-        interval = self._resend_seconds
-        again_at = time.monotonic() + interval
-        while any(one.is_open for one in pending):
-            now = time.monotonic()
-            if now >= give_up_at:
-                return
-            if now >= again_at:
-                self._resend([one for one in pending if one.is_open])
-                interval *= 2
-                again_at = now + interval
-            self._hear(pending, min(give_up_at, again_at) - now)
-
-    def _resend(self, pending: Sequence[_Pending]) -> None:
-        try:
-            lost = [one for one in pending if not self._channel.is_waiting(self._queue, one.item)]
-        except BrokerUnavailableError:
-            return
-        self._send(lost)
-
-    def _hear(self, pending: Sequence[_Pending], seconds: float) -> None:
-        names = sorted({one.reply_to for one in pending if one.is_open})
-        try:
-            heard = self._channel.receive(names, seconds)
-        except BrokerUnavailableError:
-            self._pause.wait(min(LOST_PAUSE_SECONDS, max(seconds, 0)))
-            return
-        for name, data in heard:
-            answer = _readable(data)
-            if answer is not None:
-                self._take(pending, name, answer)
-
-    def _take(self, pending: Sequence[_Pending], name: str, answer: Answer) -> None:
-        for one in pending:
-            mine = one.id == answer.invocation_id or name != self._replies
-            if one.is_open and mine and one.reply_to == name:
-                one.answer = answer
-                return
-
-    def _withdraw(self, pending: Sequence[_Pending]) -> None:
-        """At the deadline: only what was taken back whole is known to be not accepted."""
-        if not pending:
-            return
-        try:
-            counts = self._channel.withdraw(self._queue, [one.item for one in pending])
-        except BrokerUnavailableError:
-            counts = [0] * len(pending)
-        self._hear(pending, 0)
-        for one, count in zip(pending, counts, strict=True):
-            if not one.is_open:
-                continue
-            if count == one.sent:
-                one.error = NotAcceptedError(one.id, "nobody took it in time, and it was taken back")
-            else:
-                one.error = AcceptanceUnknownError(one.id)
+            return self._courier.carry(proposals)
 
     # --- what became of it ---
 
@@ -389,7 +243,7 @@ class Client:
         item = encode_task(task, canonical(fields), queue=DECIDE_QUEUE, task_id=request_id, reply_to=own_list)
         self._channel.send(DECIDE_QUEUE, [item])
         for _, data in self._channel.receive([own_list], self._timeout_seconds):
-            answer = _readable(data)
+            answer = readable_answer(data)
             if answer is not None:
                 return answer
         raise RetryLaterError("ACCEPTANCE_UNKNOWN", "the request was sent and not answered in time")
@@ -407,34 +261,6 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _kwargs_json(fields: JsonObject) -> bytes:
-    """The keyword arguments as text. Arguments are written canonically; raw text goes as the string it is."""
-    rest = {name: value for name, value in fields.items() if name != "arguments"}
-    text = json.dumps(rest, allow_nan=False, separators=(",", ":")).encode()
-    if "arguments" not in fields:
-        return text
-    return b'{"arguments":' + canonical(fields["arguments"]) + b"," + text[1:]
-
-
-def _readable(data: bytes) -> Answer | None:
-    """An answer; what is none was put on the list by somebody else."""
-    try:
-        return read_answer(data)
-    except (NotJsonError, ValidationError):
-        return None
-
-
-def _outcome(one: _Pending) -> Outcome:
-    if one.error is not None:
-        return one.error
-    answer = one.answer
-    assert answer is not None
-    if answer.status != "refused" or answer.is_recorded:
-        return Submitted(answer.invocation_id or one.id, answer)
-    code = answer.code if answer.code in CODES else "NOT_ACCEPTED"
-    return NotAcceptedError(one.id, answer.sentence or answer.code, code)
 
 
 def _result(record: ToolInvocationRecord) -> ToolResult | None:

@@ -14,7 +14,8 @@ from governance.adapters.redis_intake import RedisIntake
 from governance.intake import Reply, TakenItem
 from interlock.adapters.celery_wire import Envelope, decode_task
 from interlock.answer import Answer
-from interlock.client import Client, Submitted
+from interlock.client import Client
+from interlock.courier import Submitted
 from interlock.errors import AcceptanceUnknownError, NotAcceptedError
 from interlock.identifier import new_id
 from interlock.parse import parse_proposal

@@ -13,8 +13,9 @@ from interlock.adapters.celery_wire import Envelope, decode_task
 from interlock.answer import Answer
 from interlock.approval import ApprovalSnapshot, Vote
 from interlock.channel import Heard, InMemoryChannel
-from interlock.client import Client, OutcomeSource, Submitted
+from interlock.client import Client, OutcomeSource
 from interlock.clock import SECOND_US, ManualClock
+from interlock.courier import Submitted
 from interlock.errors import (
     AcceptanceUnknownError,
     BrokerUnavailableError,
