@@ -17,7 +17,6 @@ from tests.support.wait import until
 GONE_SECONDS = 2.0
 AWAY_SECONDS = 3.0
 LEASE_SECONDS = 2.0
-NO_FAULTS = {"INTERLOCK_FAULT": ""}
 LOST_ON_RESTART = (
     "propose.after_commit",  # the row is there, nothing was published
     "propose.after_publish",
@@ -54,11 +53,11 @@ def test_what_a_crash_left_half_done_is_finished_after_two_restarts_without_a_le
         fire_all(system, len(LOST_ON_RESTART))
         kill_whole(system)
         with ledger_away(system, AWAY_SECONDS):
-            system.start(wait=False, **NO_FAULTS)
+            system.start(wait=False, faults=False)
         assert not system.directory.ready_file.exists()
         system.wait_ready()
         kill_whole(system)
-        system.start(**NO_FAULTS)
+        system.start(faults=False)
         assert settle(system, traffic) == []
 
 

@@ -206,7 +206,7 @@ def prepare(directory: DataDirectory, mix: Mix) -> Ed25519Signer:
         tiers=("T0", "T1", "T2", "T3"),
         tools=("*",),
     )
-    modes = {session: SessionMode.OPERATE for session in mix.sessions} | {mix.parked_in: SessionMode.EDIT}
+    modes = dict.fromkeys(mix.sessions, SessionMode.OPERATE) | {mix.parked_in: SessionMode.EDIT}
     with open_for_writing(directory) as ledger:
         register(ledger, BOT, bot, by=LOCAL_OPERATOR)
         for session, mode in modes.items():

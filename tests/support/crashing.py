@@ -1,4 +1,4 @@
-"""One run of the crash proof: traffic on a system in which faults fire, until it is quiet again; then the check.
+"""One run of the crash proof: traffic on a system in which faults fire; when it is quiet again, the check.
 
 A run in which a planned fault did not fire as often as planned is no proof, and fails.
 """

@@ -1,6 +1,6 @@
-"""A whole embedded system of the test's own: started, looked at, hurt from outside, and ended without a trace.
+"""A whole embedded system of the test's own: started, looked at, hurt from outside, ended without a trace.
 
-It is the real `up` with short times. The test looks at it through its files, its broker and its control socket.
+It is the real `up` with short times, looked at through its files, its broker and its control socket.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ class RunningSystem:
 
     # --- life ----------------------------------------------------------------------------------------
 
-    def start(self, *, wait: bool = True, **settings: str) -> None:
-        """Start `up`; further settings hold for this start alone."""
+    def start(self, *, wait: bool = True, faults: bool = True) -> None:
+        """Start `up`; without `faults` none of the planned ones is injected."""
         self.directory.ready_file.unlink(missing_ok=True)
         with open(self.directory.path.with_name("up.log"), "ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, *self.program, str(self.directory.path)],
-                env={**self.environment, **settings},
+                env=self.environment if faults else {**self.environment, "INTERLOCK_FAULT": ""},
                 cwd=REPO,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
