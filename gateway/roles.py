@@ -114,7 +114,7 @@ def run_governor(context: RoleContext, parts: Parts) -> int:
 
 
 def _what_is_gone(parts: Parts, ledger: Ledger, stream: EventStream) -> str | None:
-    """What the stream or an anchor knows and the ledger does not: it went back, and nothing may be decided."""
+    """What the stream or an anchor knows and the ledger does not: it went back; nothing may be decided."""
     fence = fence_of(ledger, stream)
     if fence is not None:
         return fence.reason

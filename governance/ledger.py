@@ -207,7 +207,7 @@ class LedgerView(Protocol):
         ...
 
     def twins(self, action_digests: Iterable[str]) -> dict[str, str]:
-        """Action digest → an invocation of it that may run, runs or is unresolved, of a tool that guards twins."""
+        """Action digest → an invocation that may run, runs or is unresolved, of a tool that guards twins."""
         ...
 
     def denials(self, action_digests: Iterable[str]) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Watches beats: a lease is a counter, not a time. Judges liveness only, never safety.
 
-A boot is dead at once when it ran on this host and the kernel has released its file lock. Else it is dead when
-its counter stood still in at least four successful looks spread over the lease time of this host's own
+A boot is dead at once when it ran on this host and the kernel has released its file lock. Else it is dead
+when its counter stood still in at least four successful looks spread over the lease time of this host's own
 CLOCK_BOOTTIME, and goes on standing still while the store demonstrably takes writes.
 """
 
@@ -14,7 +14,7 @@ from governance.ledger import Boot
 
 LOOKS_MIN = 4
 PROOFS_MIN = 2
-"""How often a write must have got through after a lease ran out: each time a living boot's beat could, too."""
+"""How often a write must have got through after a lease ran out: a living boot's beat could then, too."""
 
 LockProbe = Callable[[Boot], bool | None]
 """Whether a boot's file lock is free; None where that cannot be known (another host)."""

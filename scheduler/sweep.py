@@ -77,7 +77,7 @@ class Sweep:
     def _dead(self, boots: Sequence[Boot]) -> set[str]:
         dead = self.watch.look(boots, boottime_ns())
         if self.watch.suspects:
-            # Whoever could not write cannot have beaten: only where this gets through does silence say anything.
+            # Whoever could not write cannot have beaten: silence says something only where this gets through.
             with self.ledger.write():
                 self.watch.prove()
         return dead

@@ -8,7 +8,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,7 +24,7 @@ from governance.ledger import Ledger
 from governance.principal import register
 from governance.session import open_session
 from interlock.adapters.ed25519 import Ed25519Signer
-from interlock.canonical import JsonObject
+from interlock.canonical import Json, JsonObject
 from interlock.client import Client
 from interlock.event import PrincipalRegistered, StoredEvent
 from interlock.state import ToolInvocationRecord
@@ -32,7 +32,7 @@ from interlock.tier import SessionMode, Tier
 
 TENANT, CLIENT, SUBJECT = "default", "local", "agent"
 WAIT_SECONDS = 30.0
-RUN_TESTS: JsonObject = {"argv": ["python3", "-m", "unittest", "-v"]}
+RUN_TESTS: Mapping[str, Json] = {"argv": ["python3", "-m", "unittest", "-v"]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Act:
 
     title: str
     tool: str
-    arguments: JsonObject
+    arguments: Mapping[str, Json]
     status: str
     reason_code: str | None = None
     exit_code: int | None = None

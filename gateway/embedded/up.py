@@ -118,7 +118,7 @@ def _stay_in_foreground(directory: DataDirectory, grow: Callable[[], int]) -> in
     for number, reaction in previous:
         signal.signal(number, reaction)
     if status not in (0, 1):
-        print(f"the parent of all roles ended ({status}); everything is stopped", file=sys.stderr)  # noqa: T201
+        print(f"the parent of all roles ended ({status}); everything is stopped", file=sys.stderr)  # noqa: T201 - nobody else is left to say it
         end_all(LEFTOVER_SECONDS)
         withdraw_ready(directory)
         return 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +32,7 @@ _USUAL = ((_CELERY_HEAD, _CELERY_TAIL), (_BODY_HEAD, _BODY_TAIL))
 _SHOWN_ONLY = ("argsrepr", "kwargsrepr", "shadow")
 """Headers for people, which nobody here reads."""
 _CANVAS = ("callbacks", "errbacks", "chain", "chord")
-_OPTION_NAMES = {
+_OPTION_NAMES: Mapping[str, str] = {
     "callbacks": "link",
     "errbacks": "link_error",
     "timelimit": "time_limit",

@@ -14,6 +14,7 @@ from interlock.adapters.ed25519 import Ed25519Signer
 from interlock.clock import SystemClock
 from interlock.event import PrincipalRegistered
 from interlock.identifier import new_id
+from interlock.proposal import sign_proposal
 from tests.support.live import FACES, Face, Live
 
 RUN = json.dumps({"argv": ["true"]})
@@ -66,13 +67,6 @@ def test_an_approval_among_free_arguments_is_only_data(live: Live, face: Face) -
     assert (requested.client, requested.mode) == ("local", None)
 
 
-def sign(signer: Ed25519Signer, said: dict[str, Any]) -> dict[str, Any]:
-    """A proposal with its client's signature."""
-    from interlock.proposal import sign_proposal
-
-    return sign_proposal(said, client="somebody", signer=signer)
-
-
 @pytest.mark.parametrize("own_key", [True, False])
 def test_only_its_own_key_makes_a_client(live: Live, own_key: bool) -> None:
     mine, other = Ed25519Signer.generate(), Ed25519Signer.generate()
@@ -80,8 +74,13 @@ def test_only_its_own_key_makes_a_client(live: Live, own_key: bool) -> None:
     payload = PrincipalRegistered(role="client", person="somebody", kid=mine.kid, public_key=mine.public_hex)
     register(ledger, "somebody", payload, by="test")
     ledger.close()
-    said = {"id": new_id(), "tool": "shell.run", "arguments": {"argv": ["true"]}, "session": "large"}
-    signed = sign(mine if own_key else other, said)
+    said: dict[str, Any] = {
+        "id": new_id(),
+        "tool": "shell.run",
+        "arguments": {"argv": ["true"]},
+        "session": "large",
+    }
+    signed = sign_proposal(said, "somebody", mine if own_key else other)
     reply_to = f"interlock.reply.{new_id()}"
     item = encode_task(
         "interlock.propose",

@@ -155,7 +155,7 @@ def test_the_item_that_ends_its_readers_is_found_and_the_others_are_not_blamed(b
     for boot in "abcde":
         intake = bench.intake(boot)
         while True:
-            batches = intake.takeover(lambda other, boot=boot: other < boot) or [take(intake)]  # type: ignore[misc]
+            batches = intake.takeover(lambda other, boot=boot: other < boot) or [take(intake)]  # type: ignore[misc]  # a default in a lambda has no annotation
             if not batches[0].items:
                 break
             poisoned += [item.raw for item in batches[0].items if item.is_poison]

@@ -161,7 +161,7 @@ def test_a_producer_that_waits_already_is_woken(
 ) -> None:
     app = Celery("producer", broker=server.celery_url, backend=server.celery_url, set_as_current=False)
     result = app.send_task(PROPOSE_TASK, kwargs={"tool": "echo"}, queue=PROPOSE_QUEUE)
-    heard: PubSub = broker.pubsub()  # type: ignore[no-untyped-call]
+    heard: PubSub = broker.pubsub()  # type: ignore[no-untyped-call]  # redis-py annotates it not
     heard.subscribe(f"celery-task-meta-{result.id}")
     assert heard.get_message(timeout=5)
     intake.answer([Reply(Answer(status="refused", code="UNKNOWN_TOOL"), None, result.id)])

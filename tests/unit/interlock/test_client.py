@@ -287,7 +287,7 @@ def test_many_come_back_in_their_order_each_with_its_own_outcome() -> None:
 
     channel = governed(judge, keeps=True)
     proposals = [{"tool": tool} for tool in ("echo", "refused", "silent", "echo")]
-    proposals.insert(2, {"tool": "echo", "arguments": {"a": float("inf")}})  # type: ignore[dict-item]
+    proposals.insert(2, {"tool": "echo", "arguments": {"a": float("inf")}})  # type: ignore[dict-item]  # what is no JSON is the point
     outcomes = list(impatient(channel).submit_many(iter(proposals)))
     assert [type(outcome) for outcome in outcomes] == [
         Submitted,

@@ -32,8 +32,8 @@ def test_a_counter_that_moves_is_alive_whatever_the_clock_says() -> None:
 
 
 def test_a_counter_that_stands_still_ends_the_lease_on_another_host_and_on_this_one() -> None:
-    for lock in (None, False):
-        watch = LeaseWatch(LEASE_MS, lambda _, lock=lock: lock)
+    for probe in (lambda _: None, lambda _: False):
+        watch = LeaseWatch(LEASE_MS, probe)
         dead = [looked(watch, 1, second) for second in range(7)]
         assert dead == [set(), set(), set(), set(), set(), {"b-1"}, {"b-1"}]
 

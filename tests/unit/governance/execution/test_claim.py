@@ -16,7 +16,7 @@ STARTED = ["ToolInvocationRequested", "ApprovalGranted", "ToolExecutionStarted"]
 
 
 def asked(**fields: object) -> Asked:
-    return Asked(ECHO, {"value": 1}, **fields)  # type: ignore[arg-type]
+    return Asked(ECHO, {"value": 1}, **fields)  # type: ignore[arg-type]  # each field has its own type
 
 
 def claims_for(bench: Workbench, *ids: str) -> list[Claim]:
