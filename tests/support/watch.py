@@ -42,7 +42,7 @@ def become_subreaper() -> None:
 
 def wait_for(child_pid: int) -> int:
     """Reap everything until the child ends. Ctrl-C reaches it by the terminal; SIGTERM becomes one."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, lambda *_: None)
     signal.signal(signal.SIGTERM, lambda *_: os.kill(child_pid, signal.SIGINT))
     while True:
         pid, status = os.waitpid(-1, 0)
