@@ -16,8 +16,10 @@ from governance.adapters.sqlite_ledger import SqliteLedger
 from governance.ledger import Head, Ledger
 from interlock.clock import SystemClock
 from interlock.event import StoredEvent, StreamKind, invocation_stream
+from interlock.phase import Phase
 from interlock.projection import Checkpoint, StoppedSession
-from interlock.state import DefaultToolReducer, Phase, ToolInvocationRecord, ToolState
+from interlock.reduce import DefaultToolReducer
+from interlock.state import ToolInvocationRecord, ToolState
 from workers.adapters.sqlite_projection import SqliteProjection
 
 POLL_FIRST_SECONDS = 0.002

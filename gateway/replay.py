@@ -11,8 +11,9 @@ from typing import Any
 
 from gateway.reading import Reading, fold_on
 from interlock.event import StoredEvent
+from interlock.phase import Status
 from interlock.receipt import Failure, Success, ToolResult
-from interlock.state import Status, ToolInvocationRecord, ToolState
+from interlock.state import ToolInvocationRecord, ToolState
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from governance.line import Line
 from interlock.decision import Reason
 from interlock.event import CancellationRequested, invocation_stream, new_event
 from interlock.hint import Hint
-from interlock.state import Phase
+from interlock.phase import Phase
 
 _AT_ONCE = frozenset(
     (Phase.DECIDING.value, Phase.AWAITING_APPROVAL.value, Phase.QUEUED.value, Phase.RETRY_WAIT.value)

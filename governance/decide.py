@@ -23,9 +23,9 @@ from interlock.event import (
     new_event,
 )
 from interlock.permit import Permit, PermitTerms
+from interlock.phase import Phase
 from interlock.seal import Purpose, Signer, seal_batch
 from interlock.settings import Settings
-from interlock.state import Phase
 from interlock.word import Word
 
 ACTOR = "governance"

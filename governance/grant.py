@@ -23,7 +23,7 @@ from interlock.decision import Reason
 from interlock.event import ApprovalDenied, ApprovalExpired, ApprovalVoted, new_event
 from interlock.fault import FaultPoints
 from interlock.hint import Hint
-from interlock.state import Phase
+from interlock.phase import Phase
 
 
 class _World(NamedTuple):

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from governance.ledger import Due, Head, LedgerTransaction, StageKey
 from interlock.event import StreamKind
 from interlock.hint import Hint
+from interlock.phase import Phase
 from interlock.settings import Settings
-from interlock.state import Phase
 from interlock.tier import Pool
 
 

@@ -14,8 +14,8 @@ from interlock.canonical import thaw
 from interlock.decision import Decision
 from interlock.event import ApprovalRequested, ToolInvocationRequested
 from interlock.permit import PermitTerms
+from interlock.phase import Phase
 from interlock.settings import Settings
-from interlock.state import Phase
 
 
 def approval_request(

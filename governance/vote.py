@@ -14,7 +14,7 @@ from governance.principal import Principal, find_principal
 from interlock.approval import Vote
 from interlock.decision import Reason
 from interlock.event import ApprovalVoted, VoteRefused, evidence_stream, invocation_stream, new_event
-from interlock.state import Phase
+from interlock.phase import Phase
 
 VerifyKey = Callable[[str, bytes, bytes], bool]
 """(public key hex, data, signature) → whether it signed exactly this."""

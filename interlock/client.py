@@ -27,6 +27,7 @@ from interlock.errors import NotFoundError, RetryLaterError, UsageError
 from interlock.event import StoredEvent
 from interlock.fault import FaultPoints, NoFaults
 from interlock.identifier import new_id
+from interlock.phase import Phase, Status
 from interlock.proposal import (
     CANCEL_TASK,
     DECIDE_QUEUE,
@@ -37,7 +38,7 @@ from interlock.proposal import (
 )
 from interlock.receipt import Failure, Success, ToolResult
 from interlock.seal import Signer
-from interlock.state import Phase, Status, ToolInvocationRecord
+from interlock.state import ToolInvocationRecord
 
 TIMEOUT_SECONDS = 10.0
 WINDOW = 256

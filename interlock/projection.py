@@ -9,17 +9,16 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from interlock.event import StoredEvent, StreamKind
-from interlock.state import (
+from interlock.phase import Phase
+from interlock.reduce import (
     REDUCER_VERSION,
     DefaultToolReducer,
     IllegalMoveError,
-    Phase,
-    ToolInvocationRecord,
     ToolReducer,
-    ToolState,
     UnknownEventError,
     UnreadableEventError,
 )
+from interlock.state import ToolInvocationRecord, ToolState
 
 CACHED_RECORDS_MAX = 20_000
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from governance.ledger import Due, Head, Ledger, LedgerTransaction
 from governance.line import Line, envelopes
 from interlock.hint import Hint
+from interlock.phase import Phase
 from interlock.settings import Settings
-from interlock.state import Phase
 
 AGAIN_US_MAX = 120_000_000
 

@@ -25,8 +25,8 @@ from interlock.event import (
 )
 from interlock.fault import FaultPoints
 from interlock.hint import Hint
+from interlock.phase import Phase
 from interlock.settings import Settings
-from interlock.state import Phase
 from interlock.word import Word
 
 ACTOR = "scheduler"

@@ -16,8 +16,8 @@ from interlock.errors import LedgerUnavailableError, RetryLaterError
 from interlock.event import Stream, StreamKind
 from interlock.fault import FaultPoints
 from interlock.hint import Hint, HintPublisher
+from interlock.phase import Phase
 from interlock.settings import Settings
-from interlock.state import Phase
 from interlock.stopping import Stopping
 from scheduler.dispatch import Dispatch
 from scheduler.lease_watch import LeaseWatch

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 from threading import Lock
 
 from interlock.projection import Checkpoint, StoppedSession
-from interlock.state import REDUCER_VERSION, ToolInvocationRecord, ToolState
+from interlock.reduce import REDUCER_VERSION
+from interlock.state import ToolInvocationRecord, ToolState
 
 TOOL_STATE = "tool_state"
 

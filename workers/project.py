@@ -21,7 +21,7 @@ from interlock.event import StoredEvent
 from interlock.fault import FaultPoints, NoFaults
 from interlock.gather import Gathering
 from interlock.projection import Checkpoint, ForkError, Projection, StoppedSession, ToolProjector
-from interlock.state import REDUCER_VERSION
+from interlock.reduce import REDUCER_VERSION
 from interlock.stream import EventStream, ProjectionNotice, StreamEntry
 
 _log = logging.getLogger(__name__)

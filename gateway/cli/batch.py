@@ -24,7 +24,7 @@ from interlock.code import UnknownCodeError
 from interlock.decision import Reason
 from interlock.errors import AcceptanceUnknownError, InterlockError, NotAcceptedError, NotJsonError
 from interlock.fragment import members
-from interlock.state import Phase
+from interlock.phase import Phase
 
 Fields = Mapping[str, Json]
 Propose = Callable[[Sequence[tuple[Fields, str]]], Iterable[Answer]]

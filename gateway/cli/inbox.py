@@ -17,7 +17,7 @@ def inbox(data: Data = None, as_json: AsJson = False) -> None:
     from gateway.reading import open_reading
     from governance.docket import load_dockets
     from interlock.event import StreamKind
-    from interlock.state import Phase
+    from interlock.phase import Phase
 
     with open_reading(directory) as reading, reading.ledger.read() as view:
         kind, phase = StreamKind.INVOCATION.value, Phase.AWAITING_APPROVAL.value

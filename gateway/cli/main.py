@@ -98,7 +98,7 @@ def _unexpected(error: Exception) -> int:
         if known is not None:
             complain(str(known))
             return Exit.ERROR
-    if type(error).__module__ == "interlock.state" and type(error).__name__ in FOLD_CODES:
+    if type(error).__module__ == "interlock.reduce" and type(error).__name__ in FOLD_CODES:
         complain(str(InterlockError(FOLD_CODES[type(error).__name__], str(error))))
         return Exit.ERROR
     what = f"{type(error).__name__}: {error}"

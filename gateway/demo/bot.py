@@ -19,7 +19,7 @@ from interlock.approval import ApprovalSnapshot, Vote
 from interlock.canonical import digest_of
 from interlock.clock import SystemClock
 from interlock.event import StreamKind
-from interlock.state import Phase
+from interlock.phase import Phase
 from interlock.stopping import Stopping
 
 NAME = "test-bot"

@@ -48,8 +48,8 @@ from interlock.event import (
 from interlock.fault import FaultPoints
 from interlock.hint import Hint, HintPublisher, Waker
 from interlock.permit import PermitMismatch
+from interlock.phase import Phase
 from interlock.settings import Settings
-from interlock.state import Phase
 
 __all__ = [
     "CLAIMABLE",

@@ -9,9 +9,9 @@ from governance.ledger import Head, StageKey, head_with
 from interlock.decision import Reason
 from interlock.event import PermitReturned, ToolExecutionStarted, new_event
 from interlock.permit import Permit
+from interlock.phase import Phase
 from interlock.receipt import SandboxReport
 from interlock.settings import Settings
-from interlock.state import Phase
 
 CLAIMABLE = frozenset((Phase.QUEUED.value, Phase.RETRY_WAIT.value))
 

@@ -21,8 +21,8 @@ from interlock.event import (
     ToolExecutionFailed,
     new_event,
 )
+from interlock.phase import Phase
 from interlock.settings import Settings
-from interlock.state import Phase
 from interlock.word import Word
 
 Outcome = (

@@ -18,7 +18,7 @@ from interlock.event import (
     new_event,
 )
 from interlock.permit import PermitMismatch
-from interlock.state import Phase
+from interlock.phase import Phase
 from interlock.word import Word
 
 ACTOR = "worker"

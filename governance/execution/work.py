@@ -12,8 +12,8 @@ from governance.ledger import Head
 from interlock.canonical import JsonObject, canonical, sha256_hex
 from interlock.event import StoredEvent, ToolInvocationRequested
 from interlock.permit import Action, Permit
+from interlock.phase import NEW, next_phase
 from interlock.request import ToolRequest
-from interlock.state import NEW, next_phase
 
 Unseal = Callable[[JsonObject, Sequence[str], str], JsonObject]
 """Stored arguments, the pointers to what is sealed in them, and the invocation: the true arguments."""

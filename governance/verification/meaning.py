@@ -16,14 +16,9 @@ from interlock.canonical import JsonObject, canonical, sha256_hex, thaw
 from interlock.errors import NotJsonError
 from interlock.event import StoredEvent, ToolInvocationRequested
 from interlock.permit import Action, Permit, mismatch
+from interlock.reduce import DefaultToolReducer, IllegalMoveError, UnknownEventError, UnreadableEventError
 from interlock.seal import SealVerifier
-from interlock.state import (
-    DefaultToolReducer,
-    IllegalMoveError,
-    ToolInvocationRecord,
-    UnknownEventError,
-    UnreadableEventError,
-)
+from interlock.state import ToolInvocationRecord
 
 _UNREADABLE = (
     KeyError, TypeError, ValueError, AttributeError, NotJsonError, ValidationError, UnreadableEventError,

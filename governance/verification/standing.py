@@ -9,7 +9,8 @@ from governance.ledger import Head
 from governance.verification.fault import FaultCode, Faults
 from governance.verification.record import StreamRecord
 from interlock.event import StoredEvent
-from interlock.state import Phase, ToolInvocationRecord
+from interlock.phase import Phase
+from interlock.state import ToolInvocationRecord
 
 
 def check_order(record: StreamRecord, faults: Faults) -> bool:

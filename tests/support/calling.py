@@ -34,8 +34,8 @@ from interlock.clock import SystemClock
 from interlock.errors import RetryLaterError
 from interlock.event import PrincipalRegistered, StreamKind
 from interlock.identifier import new_id
+from interlock.phase import Phase
 from interlock.proposal import PROPOSE_QUEUE, PROPOSE_TASK, REPLY_PREFIX
-from interlock.state import Phase
 from interlock.tier import SessionMode
 
 TENANT = "default"

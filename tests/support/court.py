@@ -31,8 +31,9 @@ from interlock.fault import NoFaults
 from interlock.hint import Hint
 from interlock.identifier import new_id
 from interlock.proposal import Proposal
+from interlock.reduce import fold
 from interlock.settings import Settings
-from interlock.state import ToolInvocationRecord, fold
+from interlock.state import ToolInvocationRecord
 from interlock.tier import SessionMode, Tier, ToolCapability
 
 OBJECT: dict[str, Any] = {"type": "object", "properties": {"value": {}}}

@@ -30,7 +30,8 @@ from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from interlock.canonical import canonical, read_stored
 from interlock.errors import RetryLaterError
 from interlock.projection import Checkpoint, StoppedSession
-from interlock.state import REDUCER_VERSION, ToolInvocationRecord, ToolState
+from interlock.reduce import REDUCER_VERSION
+from interlock.state import ToolInvocationRecord, ToolState
 from workers.adapters.views_file import (
     CHECKPOINT,
     RECORD,

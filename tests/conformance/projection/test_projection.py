@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from interlock.projection import Checkpoint, Projection, StoppedSession
-from interlock.state import REDUCER_VERSION, ToolInvocationRecord
+from interlock.reduce import REDUCER_VERSION
+from interlock.state import ToolInvocationRecord
 
 RECORD = ToolInvocationRecord(
     invocation_id="i-1",

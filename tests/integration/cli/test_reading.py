@@ -17,7 +17,7 @@ from interlock.clock import SystemClock
 from interlock.errors import NotFoundError
 from interlock.identifier import new_id
 from interlock.receipt import Success
-from interlock.state import fold
+from interlock.reduce import fold
 from tests.integration.cli.support import Directory, project
 from tests.support.history import append_events, append_lives, life
 

@@ -11,7 +11,7 @@ import pytest
 from governance.adapters.sqlite_ledger import SqliteLedger
 from interlock.adapters.redis_stream import RedisEventStream, RedisProjectionNotice
 from interlock.adapters.redis_waker import RedisWaker
-from interlock.state import fold
+from interlock.reduce import fold
 from scheduler.relay import ROLE, Relay, RelaySettings
 from tests.support.delivery import log_of
 from tests.support.history import append_lives

@@ -33,8 +33,8 @@ PLANTED = {
     },
     "layers": ("workers/planted.py", "import scheduler"),
     "workers-know-the-port-only": ("workers/planted.py", "import governance.planted"),
-    "the-fold-is-pure": ("interlock/state.py", "import time"),
-    "the-fold-cannot-append": ("interlock/state.py", "import interlock.stream"),
+    "the-fold-is-pure": ("interlock/reduce.py", "import time"),
+    "the-fold-cannot-append": ("interlock/reduce.py", "import interlock.stream"),
     "the-gate-is-pure": ("governance/gate/planted.py", "import random"),
 }
 

@@ -13,7 +13,6 @@ LINES_MAX = 400
 LONGER = {
     "interlock/code.py": "one table: every stable code with its cause and remedy",
     "interlock/event.py": "one table: every event with a note on each field",
-    "interlock/state.py": "the table of legal moves and the fold that obeys it",
 }
 WORDS_NOT_OURS = {"task", "message", "job", "manager", "handler", "helper", "utils", "util", "common"}
 READ_ONLY = re.compile(r"^(Final\[)?(Mapping|Sequence|Set|AbstractSet|Collection)\b")

@@ -9,7 +9,8 @@ import pytest
 from governance.memory_ledger import InMemoryLedger
 from interlock.clock import ManualClock
 from interlock.projection import ForkError, GapError, ToolProjector
-from interlock.state import ToolState, fold
+from interlock.reduce import fold
+from interlock.state import ToolState
 from interlock.stream import StreamEntry
 from tests.support.delivery import ScriptedStream, ShownLedger, entries_of, log_of
 from tests.support.history import append_event, life

@@ -13,7 +13,7 @@ from interlock.fault import Fault, InjectedFaultError, PlannedFaults
 from interlock.identifier import new_id
 from interlock.memory_stream import InMemoryEventStream, InMemoryProjectionNotice
 from interlock.projection import Checkpoint
-from interlock.state import REDUCER_VERSION, fold
+from interlock.reduce import REDUCER_VERSION, fold
 from interlock.stream import EMPTY
 from tests.support.delivery import ScriptedStream, ShownLedger, entries_of, log_of
 from tests.support.history import append_event, append_events, append_lives, life
