@@ -10,8 +10,10 @@ BUSY_EVENTS = 40
 class Gathering:
     """Watches the rate of one step; belongs to one thread."""
 
-    def __init__(self, *, linger_seconds: float = 0.005, batch: int = 500) -> None:
-        self._linger_seconds, self._batch = linger_seconds, batch
+    def __init__(
+        self, *, linger_seconds: float = 0.005, batch: int = 500, busy_events: int = BUSY_EVENTS
+    ) -> None:
+        self._linger_seconds, self._batch, self._busy_events = linger_seconds, batch, busy_events
         self._window_at = 0.0
         self._before = self._now = 0
 
@@ -23,5 +25,5 @@ class Gathering:
             self._now, self._window_at = 0, at_seconds
         self._now += events
         # Half a batch is worth its round trip already; what is full has more behind it.
-        busy = self._before + self._now >= BUSY_EVENTS
+        busy = self._before + self._now >= self._busy_events
         return self._linger_seconds if busy and events < self._batch // 2 else 0.0
