@@ -94,7 +94,7 @@ class Run:
         from gateway.embedded.directory import DataDirectory
 
         directory = DataDirectory.at(self.work / "governed")
-        began = time.monotonic()
+        began, load = time.monotonic(), _load()
         sync_ms = fdatasync_p50_ms(self.work, self.plan.fsyncs)
         sandbox = self._sandbox()
         idle, durability = self._rounds(directory)
@@ -108,7 +108,7 @@ class Run:
             proof=proof,
             durability={**durability, "fdatasync_p50_ms": sync_ms, "folder": str(self.work.parent.parent)},
             batch=_batches(),
-            setting=self._setting(time.monotonic() - began),
+            setting=self._setting(time.monotonic() - began) | {"load_before": load, "load_after": _load()},
         )
 
     def _rounds(self, directory: DataDirectory) -> tuple[Any, dict[str, Any]]:
@@ -185,6 +185,11 @@ class Run:
     @staticmethod
     def _say(line: str) -> None:
         print(f"bench: {line}", file=sys.stderr, flush=True)
+
+
+def _load() -> float:
+    """The load average of the last minute: what else the machine had to do, and afterwards ourselves."""
+    return round(os.getloadavg()[0], 2)
 
 
 def _batches() -> dict[str, Any]:

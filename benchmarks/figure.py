@@ -50,6 +50,15 @@ def ratio(ours: Side, theirs: Side) -> float:
     return round(statistics.median(one.per_s / other.per_s for one, other in pairs), 3)
 
 
+def cpu_ratio(ours: Side, theirs: Side) -> float | None:
+    """Their CPU time for one ÷ ours, all processes and the producer together: above 1 ours costs less.
+
+    It says on a busy machine, too, what the rates say on a quiet one; None where nothing was counted.
+    """
+    spent = sum(ours.cpu_us.values())
+    return round(sum(theirs.cpu_us.values()) / spent, 3) if spent else None
+
+
 def percentile(values: Sequence[float], percent: float) -> float:
     """The smallest value that at least `percent` of the values do not exceed; raises ValueError for none."""
     if not values:
@@ -147,6 +156,8 @@ class Measured:
             "ratio": ratio(self.governed, self.celery),
             "ratio_batch": ratio(self.governed_batch, self.celery_batch),
             "ratio_batch_to_tuned": ratio(self.governed_batch, self.celery_tuned),
+            "cpu_ratio": cpu_ratio(self.governed, self.celery),
+            "cpu_ratio_batch": cpu_ratio(self.governed_batch, self.celery_batch),
             **self.idle.to_json(),
             "rebuild_events_per_s": self.proof.rebuild_events_per_s,
             **self.sandbox.to_json(),

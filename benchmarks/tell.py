@@ -32,7 +32,8 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
     yield "against the budgets"
     for name, (sense, bound) in BUDGETS.items():
         yield f"  {name:<22}{_shown(report[name])}   {_verdict(report[name], sense, bound)}"
-    yield f"  {'ratio_batch_to_tuned':<22}{_shown(report['ratio_batch_to_tuned'])}   no budget"
+    for name in ("ratio_batch_to_tuned", "cpu_ratio", "cpu_ratio_batch"):
+        yield f"  {name:<22}{_shown(report[name])}   no budget"
     yield "where the time goes (CPU microseconds an invocation)"
     for name, costs in report["cpu_us_each"].items():
         yield f"  {name:<16}" + ", ".join(f"{process} {cost:.0f}" for process, cost in costs.items())
@@ -49,6 +50,8 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
         f"{proof['receipts']} of {proof['expected_receipts']} receipts, "
         f"rebuild {'equal' if proof['rebuild_equal'] else 'NOT EQUAL'}"
     )
+    before, after = report["setting"]["load_before"], report["setting"]["load_after"]
+    yield f"load average {before} before, {after} after: only a quiet machine has figures worth keeping"
     yield "one producer, one tenant (the local client has no other), one machine"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.figure import Idle, Measured, Proof, Rate, Sandbox, Side, percentile, ratio
+from benchmarks.figure import Idle, Measured, Proof, Rate, Sandbox, Side, cpu_ratio, percentile, ratio
 from benchmarks.tell import BUDGETS, lines
 
 PROMISED = (
@@ -33,13 +33,19 @@ def measured(proof: Proof | None = None, sandbox: Sandbox | None = None) -> Meas
         proof=proof or Proof(True, 400, 100, 100, True, 12_000.0),
         durability={"ledger": settings, "broker": broker, "fdatasync_p50_ms": 0.1},
         batch={"published": 500},
-        setting={"rounds": 3},
+        setting={"rounds": 3, "load_before": 0.1, "load_after": 2.0},
     )
 
 
 def test_the_ratio_is_the_median_of_the_pairs_not_of_the_sides() -> None:
     # The machine was twice as fast in the last round, for both.
     assert ratio(side(100, 110, 400), side(100, 100, 200)) == 1.1
+
+
+def test_the_ratio_of_costs_is_theirs_by_ours() -> None:
+    # 200 + 50 + rate: 300 against 600.
+    assert cpu_ratio(side(50), side(350)) == 2.0
+    assert cpu_ratio(Side([Rate(1.0, {})]), side(1)) is None
 
 
 def test_a_side_is_told_by_its_median_and_every_round() -> None:
