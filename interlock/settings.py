@@ -33,7 +33,7 @@ class Settings:
     intake_max: int = 512
     """Most items in one batch of the governor."""
     envelope_max: int = 256
-    """Most ids in one hint of the pure pool; only load makes one this long, for a hint carries what is ready."""
+    """Most ids in one hint of the pure pool. It carries what is ready: only load makes it this long."""
     stop_check_ms: int = 250
     """How often a supervisor looks whether it is to end what it runs."""
     attempt_wait_ms: int = 1_000
