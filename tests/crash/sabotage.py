@@ -1,0 +1,191 @@
+"""Starts `up`, or one role, with safeties taken out, so that a test sees the checker find what follows.
+
+For the harness only: `sabotage.py WHAT[,WHAT] up|ROLE DIR`. What is taken out is replaced after root was
+given up and before anything is forked; the product itself has no switch for any of it. An attack, which the
+whole product withstands, is named beside the safety that it is meant for.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from gateway import start
+from gateway.embedded import up as embedded
+from gateway.embedded.directory import DataDirectory
+from gateway.embedded.directory import prepare as made_ready
+
+
+def claim_check() -> None:
+    """A claim stands whatever became of its invocation since it was judged, and nobody looks before."""
+    from governance.execution import Execution, attempt
+    from interlock.event import invocation_stream
+    from workers.claim import Claiming
+
+    def judged(self: Any, transaction: Any, claimant: Any, claims: Sequence[Any]) -> list[Any]:
+        heads = transaction.heads(invocation_stream(claim.invocation_id) for claim in claims)
+        return [
+            attempt.claim_step(
+                self.settings, transaction.now_us, transaction.epoch(), heads[stream], claimant, claim, 1
+            )
+            for claim in claims
+            if (stream := invocation_stream(claim.invocation_id)) in heads
+        ]
+
+    def prepare(self: Any, invocation_ids: Sequence[str]) -> list[Any]:
+        prepared: list[Any] = []
+        for found in self._execution.load(invocation_ids).values():
+            self._judge(found, prepared)
+        return prepared
+
+    replace_in(Execution, "_judged", judged)
+    replace_in(Claiming, "prepare", prepare)
+
+
+def permit_check() -> None:
+    """Whatever carries a permit is run."""
+    from workers import claim
+
+    replace_in(claim, "mismatch", lambda *_: None)
+
+
+def forged_permits() -> None:
+    """Attack: permits are signed by a key that is not governance's."""
+    from gateway.parts import Parts
+    from governance.keys import KeyPurpose
+    from interlock.adapters.ed25519 import Ed25519Signer
+
+    signer = Parts.signer
+
+    def forged(self: Parts, purpose: KeyPurpose) -> Ed25519Signer:
+        return Ed25519Signer.generate() if purpose is KeyPurpose.GOVERNANCE else signer(self, purpose)
+
+    replace_in(Parts, "signer", forged)
+
+
+def sweep() -> None:
+    """Nobody looks at what fell due."""
+    from scheduler.sweep import Sweep
+
+    replace_in(Sweep, "step", lambda _: 0)
+
+
+def dedupe() -> None:
+    """What was folded before is folded again."""
+    from interlock.projection import ToolProjector
+    from interlock.reduce import REDUCER_VERSION
+    from workers.project import StreamProjector
+
+    def apply(self: Any, events: Sequence[Any], before: Any = None) -> Any:
+        before = before or self._projection.checkpoint()
+        self._know(before)
+        batch = self._fold(events)
+        after = before._replace(
+            seq=max(before.seq, events[-1].seq),
+            reducer_version=REDUCER_VERSION,
+            incarnation=self._incarnation,
+            hash=events[-1].hash,
+        )
+        if not self._projection.store(before, after, list(batch.changed.values()), batch.stopped):
+            return None
+        self._learn(after, batch)
+        return after
+
+    def events_of(self: Any, checkpoint: Any, entries: Sequence[Any]) -> list[Any]:
+        first = min([checkpoint.seq, *(entry.seq - 1 for entry in entries)])
+        with self._ledger.read() as view:
+            return list(view.range(first, self._settings.batch))
+
+    replace_in(ToolProjector, "apply", apply)
+    replace_in(StreamProjector, "_events", events_of)
+    replace_in(StreamProjector, "_up_to_gap", lambda _self, _seq, events: events)
+
+
+def doubled_entries() -> None:
+    """Attack: the stream brings what was read before once more."""
+    from workers import project
+
+    entries = project._Hearing.entries
+
+    def again(self: Any, after: int, wait_seconds: float) -> list[Any]:
+        return list(entries(self, max(0, after - 20), wait_seconds))
+
+    replace_in(project._Hearing, "entries", again)
+
+
+def compare_and_set() -> None:
+    """A checkpoint moves forward whoever moved it meanwhile, and what came with it is stored."""
+    from sqlalchemy import update
+
+    from workers.adapters import sqlite_projection
+    from workers.adapters.views_file import CHECKPOINT
+
+    def move(connection: Any, before: Any, after: Any) -> bool:
+        values = {name: getattr(after, name) for name in ("seq", "reducer_version", "incarnation", "hash")}
+        mine = (
+            CHECKPOINT.c.name == before.name,
+            CHECKPOINT.c.epoch == before.epoch,
+            CHECKPOINT.c.seq < after.seq,
+        )
+        connection.execute(update(CHECKPOINT).where(*mine).values(**values))
+        return True
+
+    replace_in(sqlite_projection, "_move", move)
+
+
+SABOTAGES: Mapping[str, Callable[[], None]] = {
+    made.__name__: made
+    for made in (
+        claim_check,
+        permit_check,
+        forged_permits,
+        sweep,
+        dedupe,
+        doubled_entries,
+        compare_and_set,
+    )
+}
+
+
+def replace_in(owner: Any, name: str, value: Any) -> None:
+    """Put `value` in place of what is there; what is not there any more is a mistake of this program."""
+    if not hasattr(owner, name):
+        raise AttributeError(f"{owner} has no {name} to take out")
+    setattr(owner, name, value)
+
+
+def main(what: str, role: str, data: str) -> int:
+    """Start with these taken out; the exit status."""
+    directory = DataDirectory.at(data)
+    # Both come after root was given up, and before anything is forked.
+    up, prepare = embedded.up, made_ready
+
+    def take_out() -> None:
+        for name in filter(None, what.split(",")):
+            SABOTAGES[name]()
+
+    def sabotaged_up(directory: Any, roles: Any, preload: Any, environment: Any, **rest: Any) -> int:
+        def preload_and_take_out() -> None:
+            preload()
+            take_out()
+
+        return up(directory, roles, preload_and_take_out, environment, **rest)
+
+    def prepare_and_take_out(directory: Any) -> None:
+        prepare(directory)
+        take_out()
+
+    if role == "up":
+        replace_in(start, "up", sabotaged_up)
+        return start.run_up(directory, os.environ)
+    replace_in(start, "prepare", prepare_and_take_out)
+    return start.run_role(role, directory, os.environ)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
