@@ -70,3 +70,15 @@ def test_a_value_at_the_deepest_level_is_written_and_judged() -> None:
     for refused in (math.nan, math.inf, INTEGER_MAX + 1):
         with pytest.raises(NotJsonError):
             canonical(nested(CANONICAL_DEPTH_MAX, refused))
+
+
+@given(st.lists(st.integers(10**15, 10**25) | st.integers(-(10**25), -(10**15)), min_size=1))
+def test_every_long_number_is_read_as_the_exact_reader_reads_it(numbers: list[int]) -> None:
+    value: Any = {"list": [float(number) for number in numbers], "one": float(numbers[0])}
+    stored = canonical(value)
+    assert canonical(read_stored(stored)) == stored
+    for number in (numbers[0], *numbers):
+        raw = b'{"a":%d,"b":[%d, %d]}' % (number, number, number)
+        read: Any = read_stored(raw)
+        long = abs(number) > INTEGER_MAX
+        assert [type(read["a"]), *map(type, read["b"])] == [float if long else int] * 3
