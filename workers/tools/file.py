@@ -17,6 +17,10 @@ from workers.tools.plan import Answer, Refusal
 from workers.tools.snapshot import UNREAD
 
 FILE_TOOLS = ("fs.list", "fs.read", "fs.write")
+_WRITING = ("fs.write",)
+"""Which of them change the file at `path`, and answer with its digest before and after."""
+_OF_FOLDERS = ("fs.list",)
+"""Which of them may be asked for the workspace itself."""
 _SCRIPT = Path(__file__).with_name("program.py")
 
 
@@ -35,7 +39,7 @@ class FilePlan:
             return Refusal("SANDBOX_SETUP_FAILED", said or "the sandbox ended before the program began")
         answer = _parsed(ran)
         if answer is None:
-            began = self.call.tool == "fs.write"
+            began = self.call.tool in _WRITING
             return Refusal("OUTPUT_INVALID", "the file program's answer is cut or is no JSON object", began)
         if "error" in answer:
             return Refusal(answer["error"]["code"], answer["error"]["message"])
@@ -43,7 +47,7 @@ class FilePlan:
 
     def affected(self) -> tuple[AffectedEntity, ...]:
         """A write that was ended may have happened: the file is named, its content was not read."""
-        if self.call.tool != "fs.write":
+        if self.call.tool not in _WRITING:
             return ()
         return (AffectedEntity("file", self.call.arguments["path"], UNREAD, UNREAD),)
 
@@ -57,7 +61,7 @@ def plan_file(call: Call, interpreter: str) -> FilePlan | Refusal:
     path = call.arguments.get("path", ".")
     if refusal := refused_path(path):
         return Refusal("PATH_INVALID", refusal)
-    if call.tool != "fs.list" and path == ".":
+    if call.tool not in _OF_FOLDERS and path == ".":
         return Refusal("PATH_INVALID", "names no file")
     request = to_bytes({"tool": call.tool, "arguments": plain(call.arguments)})
     argv = (interpreter, "-I", "-S", "-B", PROGRAM_INSIDE)
