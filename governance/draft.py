@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from governance.action import action_of
 from governance.ledger import Head
 from governance.sensitive import Sealer, sealed_arguments
 from governance.toolbox import KnownTool
 from interlock.canonical import JsonObject, digest_of
 from interlock.decision import Reason
 from interlock.event import StreamKind, ToolInvocationRequested
-from interlock.permit import Action
 from interlock.proposal import Proposal
 from interlock.tier import Pool, Tier
 
@@ -34,24 +34,6 @@ def draft(proposal: Proposal, known: KnownTool | None, sealer: Sealer) -> Draft:
     arguments = proposal.arguments
     faults = known.faults(arguments) if known is not None and arguments is not None else ()
     return Draft(proposal, known, faults, _requested(proposal, known, sealer))
-
-
-def action_of(requested: ToolInvocationRequested) -> Action:
-    """The action that a recorded request is; workers rebuild it from what they are about to run."""
-    return Action(
-        tenant=requested.tenant,
-        client=requested.client,
-        subject=requested.subject,
-        session=requested.session,
-        stage=requested.stage,
-        route=requested.route,
-        tool=requested.tool,
-        contract_digest=requested.contract_digest,
-        arguments_hash=requested.arguments_hash,
-        pool=requested.capability_pool,
-        tier=requested.tier,
-        repeat=requested.repeat,
-    )
 
 
 def _requested(proposal: Proposal, known: KnownTool | None, sealer: Sealer) -> ToolInvocationRequested:

@@ -5,6 +5,9 @@ Never decides whether something may run, only whether this is what was allowed.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from interlock.canonical import digest_of
 from interlock.seal import Seal, SealVerifier
 from interlock.word import Word
@@ -43,17 +46,15 @@ class PermitTerms(Word):
 
     @property
     def digest(self) -> str:
-        return digest_of(
-            [
-                "interlock.permit.v1",
-                self.action_digest,
-                self.invocation_id,
-                self.epoch,
-                self.valid_from_us,
-                self.valid_until_us,
-                self.attempts,
-            ]
-        )
+        return terms_digest(vars(self))
+
+
+_DIGESTED = ("action_digest", "invocation_id", "epoch", "valid_from_us", "valid_until_us", "attempts")
+
+
+def terms_digest(terms: Mapping[str, Any]) -> str:
+    """The permit digest of terms that are given as their fields; raises KeyError where one is missing."""
+    return digest_of(["interlock.permit.v1", *(terms[name] for name in _DIGESTED)])
 
 
 class Permit(Word):

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
-from interlock.canonical import canonical, sha256_hex
 from interlock.errors import NotJsonError
 from interlock.event import EVENT_TYPES, StoredEvent, StreamKind
+from interlock.permit import terms_digest
 from interlock.phase import NEW, Phase, Status, next_phase
 from interlock.state import ToolInvocationRecord, ToolState, record_with
 
@@ -150,26 +150,10 @@ def _voted(move: Move) -> Changes:
 def _granted(move: Move) -> Changes:
     return {
         "granted_by": move.body["by"],
-        "permit_digest": _permit_digest(move.body["permit"]["terms"]),
+        "permit_digest": terms_digest(move.body["permit"]["terms"]),
         "reason_code": None,
         "reason": None,
     }
-
-
-def _permit_digest(terms: Mapping[str, Any]) -> str:
-    return sha256_hex(
-        canonical(
-            [
-                "interlock.permit.v1",
-                terms["action_digest"],
-                terms["invocation_id"],
-                terms["epoch"],
-                terms["valid_from_us"],
-                terms["valid_until_us"],
-                terms["attempts"],
-            ]
-        )
-    )
 
 
 def _denied(move: Move) -> Changes:

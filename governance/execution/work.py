@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from governance.action import action_of
 from governance.ledger import Head
 from interlock.canonical import JsonObject, canonical, sha256_hex
 from interlock.event import StoredEvent, ToolInvocationRequested
@@ -98,29 +99,12 @@ def _work(
         requested=requested,
         permit=permit,
         permit_digest=digest,
-        action=_action(requested, sha256_hex(canonical(arguments))),
+        action=action_of(requested, sha256_hex(canonical(arguments))),
         request=ToolRequest(tool=requested.tool, arguments=arguments),
         told_before=_told_before(head, events, requested),
         permit_uses=_uses(events, digest),
         releases=_releases(events),
         cause=f"event:{(granted or events[-1]).seq}",
-    )
-
-
-def _action(requested: ToolInvocationRequested, arguments_hash: str) -> Action:
-    return Action(
-        tenant=requested.tenant,
-        client=requested.client,
-        subject=requested.subject,
-        session=requested.session,
-        stage=requested.stage,
-        route=requested.route,
-        tool=requested.tool,
-        contract_digest=requested.contract_digest,
-        arguments_hash=arguments_hash,
-        pool=requested.capability_pool,
-        tier=requested.tier,
-        repeat=requested.repeat,
     )
 
 

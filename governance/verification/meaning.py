@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from governance.action import action_of
 from governance.verification.fault import FaultCode, Faults
 from governance.verification.outcome import Execution, check_receipt
 from interlock.canonical import JsonObject, canonical, sha256_hex, thaw
@@ -86,7 +87,7 @@ class _Walk:
         if not requested.session or not requested.stage:
             said = "an invocation without session or stage"
             self._faults.add(event.seq, FaultCode.SESSION_MISSING, said)
-        self._action = _action_of(requested)
+        self._action = action_of(requested)
         if self._action.digest != requested.action_digest:
             self._faults.add(
                 event.seq, FaultCode.ACTION_CHANGED, "the request is not the action of its digest"
@@ -118,23 +119,6 @@ class _Walk:
         elif body["permit_digest"] != self._granted.digest:
             said = "it was started under another permit than the one that stands"
             self._faults.add(event.seq, FaultCode.PERMIT_MISMATCH, said)
-
-
-def _action_of(requested: ToolInvocationRequested) -> Action:
-    return Action(
-        tenant=requested.tenant,
-        client=requested.client,
-        subject=requested.subject,
-        session=requested.session,
-        stage=requested.stage,
-        route=requested.route,
-        tool=requested.tool,
-        contract_digest=requested.contract_digest,
-        arguments_hash=requested.arguments_hash,
-        pool=requested.capability_pool,
-        tier=requested.tier,
-        repeat=requested.repeat,
-    )
 
 
 def _is_hash_of_arguments(requested: ToolInvocationRequested) -> bool:
