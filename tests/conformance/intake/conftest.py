@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Protocol
 
 import pytest
@@ -14,7 +10,7 @@ from redis import Redis
 from governance.adapters.redis_intake import INDEX, PRIORITY_SUFFIXES, RedisIntake
 from governance.intake import InMemoryBroker, InMemoryIntake, IntakeQueue
 from interlock.answer import Answer, read_answer
-from tests.support.valkey import ValkeyServer, valkey_server
+from tests.support.valkey import ValkeyServer
 
 QUEUES = ("interlock.propose", "interlock.propose.shop")
 TAKE_SIZE_MAX = 1_000
@@ -88,14 +84,6 @@ class ValkeyBench:
 def _bytes(value: bytes | str) -> bytes:
     assert isinstance(value, bytes)
     return value
-
-
-@pytest.fixture(scope="session")
-def server() -> Iterator[ValkeyServer]:
-    folder = Path(tempfile.mkdtemp(prefix="s"))
-    with valkey_server(folder) as server:
-        yield server
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(params=["memory", "valkey"])

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
@@ -14,17 +11,9 @@ from interlock.adapters.redis_waker import RedisWaker
 from interlock.hint import Waker
 from interlock.memory_stream import InMemoryEventStream, InMemoryProjectionNotice, ManualWaker
 from interlock.stream import EventStream, ProjectionNotice
-from tests.support.valkey import ValkeyServer, valkey_server
+from tests.support.valkey import ValkeyServer
 
 Lose = Callable[[], object]
-
-
-@pytest.fixture(scope="session")
-def server() -> Iterator[ValkeyServer]:
-    folder = Path(tempfile.mkdtemp(prefix="s"))
-    with valkey_server(folder) as server:
-        yield server
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(params=["memory", "valkey"])
