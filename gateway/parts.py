@@ -16,7 +16,7 @@ from interlock.adapters.ed25519 import Ed25519Signer, kid_of
 from interlock.adapters.redis_client import connect
 from interlock.adapters.redis_stream import RedisEventStream
 from interlock.adapters.redis_waker import RedisWaker
-from interlock.clock import SECOND_US, SystemClock
+from interlock.clock import SystemClock, clock_from
 from interlock.fault import FaultPoints, faults_from
 from interlock.settings import Settings, settings_from
 
@@ -33,15 +33,11 @@ class Parts:
     @classmethod
     def of(cls, directory: DataDirectory, environment: Mapping[str, str]) -> Parts:
         """The parts an environment asks for; raises ValueError naming a variable that cannot be read."""
-        offset_s = 0
-        if environment.get("INTERLOCK_TESTING") == "1":
-            offset_s = int(environment.get("INTERLOCK_CLOCK_OFFSET_S", "0"))
-        clock = SystemClock(offset_s * SECOND_US)
-        return cls(directory, settings_from(environment), clock, faults_from(environment))
+        return cls(directory, settings_from(environment), clock_from(environment), faults_from(environment))
 
     def ledger(self, *, create: bool = False) -> SqliteLedger:
         """The ledger, open for this process."""
-        return SqliteLedger.open(self.directory.ledger, self.clock, create=create, faults=self.faults)
+        return SqliteLedger.open(self.directory.ledger, SystemClock(), create=create, faults=self.faults)
 
     def make_keys(self) -> None:
         """Make the installation's keys, where it has none."""

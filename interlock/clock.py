@@ -6,6 +6,7 @@ Never used by policy or fold; those are handed the moment they judge.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
@@ -29,6 +30,16 @@ class SystemClock:
 
     def now_us(self) -> int:
         return time.time_ns() // 1000 + self._offset_us
+
+
+def clock_from(environment: Mapping[str, str]) -> SystemClock:
+    """A process's own clock: the host's, under INTERLOCK_TESTING=1 INTERLOCK_CLOCK_OFFSET_S seconds off.
+
+    The store's clock is another one, and the same for all. Raises ValueError for what is no whole number.
+    """
+    if environment.get("INTERLOCK_TESTING") != "1":
+        return SystemClock()
+    return SystemClock(int(environment.get("INTERLOCK_CLOCK_OFFSET_S", "0")) * SECOND_US)
 
 
 class ManualClock:

@@ -30,7 +30,7 @@ from interlock.adapters.celery_hints import CeleryHintPublisher
 from interlock.adapters.ed25519 import Ed25519KeyRing, Ed25519Signer, kid_of
 from interlock.adapters.redis_client import connect
 from interlock.adapters.redis_waker import RedisWaker
-from interlock.clock import Clock, SystemClock
+from interlock.clock import Clock, SystemClock, clock_from
 from interlock.fault import FaultPoints, faults_from
 from interlock.hint import HintPublisher, Waker
 from interlock.receipt import SandboxReport
@@ -285,12 +285,12 @@ def has_ended(pidfd: int) -> bool:
 
 def embedded_parts(place: Place, broker_url: str, environment: Mapping[str, str]) -> Parts:
     """What a pool of the embedded system is connected to: SQLite, the broker, the installation's keys."""
-    clock = SystemClock(int(environment.get("INTERLOCK_CLOCK_OFFSET_US", "0")))
+    clock = clock_from(environment)
     faults = faults_from(environment)
     public = read_public(place.keys)[KeyPurpose.GOVERNANCE]
     sealer = AesSealer(read_key(place.keys, KeyPurpose.SEALING))
     return Parts(
-        ledger=SqliteLedger.open(place.ledger, clock, faults=faults),
+        ledger=SqliteLedger.open(place.ledger, SystemClock(), faults=faults),
         publisher=CeleryHintPublisher(broker_url),
         waker=RedisWaker(connect(broker_url), connect(broker_url, blocking=True)),
         signer=Ed25519Signer.from_bytes(read_key(place.keys, KeyPurpose.POOL)),

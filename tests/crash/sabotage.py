@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,9 @@ from gateway import start
 from gateway.embedded import up as embedded
 from gateway.embedded.directory import DataDirectory
 from gateway.embedded.directory import prepare as made_ready
+from tests.support.wait import until
+
+LATE_BATCHES = 3
 
 
 def claim_check() -> None:
@@ -78,8 +82,15 @@ def sweep() -> None:
 def dedupe() -> None:
     """What was folded before is folded again."""
     from interlock.projection import ToolProjector
-    from interlock.reduce import REDUCER_VERSION
+    from interlock.reduce import REDUCER_VERSION, DefaultToolReducer
     from workers.project import StreamProjector
+
+    reduce = DefaultToolReducer.apply
+
+    def reduced(self: Any, record: Any, event: Any) -> Any:
+        if record is not None and event.kind == "invocation" and event.version <= record.version:
+            record = replace(record, version=event.version - 1)
+        return reduce(self, record, event)
 
     def apply(self: Any, events: Sequence[Any], before: Any = None) -> Any:
         before = before or self._projection.checkpoint()
@@ -101,6 +112,7 @@ def dedupe() -> None:
         with self._ledger.read() as view:
             return list(view.range(first, self._settings.batch))
 
+    replace_in(DefaultToolReducer, "apply", reduced)
     replace_in(ToolProjector, "apply", apply)
     replace_in(StreamProjector, "_events", events_of)
     replace_in(StreamProjector, "_up_to_gap", lambda _self, _seq, events: events)
@@ -138,6 +150,33 @@ def compare_and_set() -> None:
     replace_in(sqlite_projection, "_move", move)
 
 
+def late_batches() -> None:
+    """Attack, for a second projector: some batches are stored only when the first one has long gone past."""
+    from interlock.event import Stream, invocation_stream
+    from workers.project import StreamProjector
+
+    fold = StreamProjector._fold
+    late: list[str] = []
+
+    def is_past(self: Any, stream: Stream) -> bool:
+        with self._ledger.read() as view:
+            events = view.events([stream])[stream]
+        seq = self._projection.checkpoint().seq
+        return bool(events[-1].type == "ToolExecutionCompleted" and events[-1].seq <= seq)
+
+    def fold_late(self: Any, checkpoint: Any, events: Sequence[Any]) -> Any:
+        begun = [event for event in events if event.type == "ToolInvocationRequested"]
+        if begun and begun[-1].body()["tool"] == "echo" and len(late) < LATE_BATCHES:
+            stream = invocation_stream(begun[-1].stream_id)
+            if not is_past(self, stream):
+                until(lambda: is_past(self, stream), 10, "the first projector has gone past")
+                late.append(stream.id)
+                Path(os.environ["INTERLOCK_LATE_LOG"]).write_text("\n".join(late))
+        return fold(self, checkpoint, events)
+
+    replace_in(StreamProjector, "_fold", fold_late)
+
+
 SABOTAGES: Mapping[str, Callable[[], None]] = {
     made.__name__: made
     for made in (
@@ -148,6 +187,7 @@ SABOTAGES: Mapping[str, Callable[[], None]] = {
         dedupe,
         doubled_entries,
         compare_and_set,
+        late_batches,
     )
 }
 
