@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import signal
 import subprocess
 import sys
 import time
@@ -23,9 +22,9 @@ from benchmarks.figure import Idle, Rate
 from benchmarks.plan import SESSIONS, Plan
 from benchmarks.process import Meter, idle_cost
 from benchmarks.produce import Produce, Submission
+from gateway.embedded.apart import system_apart
 from gateway.embedded.control import ask as ask_system
 from gateway.embedded.directory import DataDirectory
-from gateway.embedded.ready import read_ready
 from governance.adapters.sqlite_ledger import SqliteLedger
 from interlock.clock import SystemClock
 from interlock.errors import OursToFixError
@@ -35,8 +34,8 @@ from workers.adapters.sqlite_projection import SqliteProjection
 
 EVENTS_EACH = 4
 """Requested, granted, started, completed."""
-READY_SECONDS = 60.0
-STOP_SECONDS = 60.0
+PATIENCE_SECONDS = 60.0
+"""For a start, and for a stop."""
 DONE_SECONDS = 600.0
 POLL_SECONDS = 0.01
 _TOOL = "echo"
@@ -137,32 +136,18 @@ def _roles(directory: DataDirectory) -> dict[int, str]:
 @contextmanager
 def governed_side(directory: DataDirectory, module: str = "gateway.cli") -> Iterator[GovernedSide]:
     """The system on `directory`, as `interlock up` starts it, until the end of the block."""
-    command = [sys.executable, "-m", module, "up", "--data", str(directory.path)]
-    process = subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, env=environment(), cwd=directory.path.parent
-    )
-    try:
-        _await_ready(process, directory)
+    with system_apart(
+        directory,
+        module=module,
+        environment=environment(),
+        folder=directory.path.parent,
+        patience_seconds=PATIENCE_SECONDS,
+    ) as process:
         side = GovernedSide(directory, process.pid)
         try:
             yield side
         finally:
             side.close()
-    finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _await_ready(process: subprocess.Popen[bytes], directory: DataDirectory) -> None:
-    until = time.monotonic() + READY_SECONDS
-    while read_ready(directory) is None:
-        if process.poll() is not None or time.monotonic() > until:
-            raise OursToFixError("NOT_RUNNING", f"the system did not become ready on {directory.path}")
-        time.sleep(0.02)
 
 
 def ask(directory: DataDirectory, verb: str) -> dict[str, Any]:

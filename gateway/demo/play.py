@@ -9,8 +9,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -18,12 +16,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gateway.embedded.account import settle_account
+from gateway.embedded.apart import system_apart
 from gateway.embedded.directory import DataDirectory
-from gateway.embedded.ready import read_ready
-from interlock.errors import OursToFixError
 
-READY_SECONDS = 30.0
-STOP_SECONDS = 30.0
 SESSION = "demo"
 
 
@@ -31,7 +26,7 @@ def main(*, as_json: bool = False, data: Path | None = None) -> int:
     """Play it; 0 when everything came out as it must."""
     with _folder(data) as folder:
         directory = DataDirectory.at(folder / "data")
-        with _system(directory):
+        with system_apart(directory):
             return _as_the_system(directory, as_json)
 
 
@@ -47,33 +42,6 @@ def _folder(data: Path | None) -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def _system(directory: DataDirectory) -> Iterator[None]:
-    """The embedded system in a process of its own, as `interlock up` starts it."""
-    command = [sys.executable, "-m", "gateway.cli", "up", "--data", str(directory.path)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=sys.stderr)
-    try:
-        _await_ready(process, directory)
-        yield
-    finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _await_ready(process: subprocess.Popen[bytes], directory: DataDirectory) -> None:
-    import time
-
-    until = time.monotonic() + READY_SECONDS
-    while read_ready(directory) is None:
-        if process.poll() is not None or time.monotonic() > until:
-            raise OursToFixError("NOT_RUNNING", "the system did not become ready")
-        time.sleep(0.02)
 
 
 def _as_the_system(directory: DataDirectory, as_json: bool) -> int:

@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from gateway.embedded.apart import system_apart
 from gateway.embedded.directory import DataDirectory
-from gateway.embedded.ready import read_ready
 from governance.adapters.sqlite_ledger import SqliteLedger
 from governance.docket import Docket, load_dockets
 from interlock.adapters.celery_wire import encode_task
 from interlock.adapters.redis_client import connect
 from interlock.clock import SystemClock
+from interlock.errors import OursToFixError
 from interlock.event import StoredEvent, evidence_stream, invocation_stream
 from interlock.identifier import new_id
 from tests.support.source import ROOT
 from tests.support.wait import until
 
-READY_SECONDS = 20
-STOP_SECONDS = 20
 REST = frozenset(("done", "awaiting_approval", "reconciliation_required"))
 
 
@@ -193,28 +191,19 @@ FACES: Mapping[str, Face] = {"queue": QueueFace(), "cli": CliFace()}
 def running(folder: Path, **environment: str) -> Iterator[Live]:
     """`interlock up` on a folder, until the block ends."""
     directory = DataDirectory.at(folder / "data")
-    line = [sys.executable, "-m", "gateway.cli", "up", "--data", str(directory.path)]
-    log = (folder / "up.log").open("wb")
-    process = subprocess.Popen(
-        line, cwd=ROOT, env={**os.environ, **environment}, stdout=log, stderr=subprocess.STDOUT
-    )
-    try:
-        until(
-            lambda: read_ready(directory) is not None or process.poll() is not None,
-            READY_SECONDS,
-            "up is ready",
-        )
-        assert process.poll() is None, (folder / "up.log").read_text()
-        ledger = SqliteLedger.open(directory.ledger, SystemClock(), read_only=True)
+    with (folder / "up.log").open("wb") as log:
         try:
-            yield Live(directory, process, ledger)
-        finally:
-            ledger.close()
-    finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        log.close()
+            with (
+                system_apart(
+                    directory,
+                    environment={**os.environ, **environment},
+                    folder=ROOT,
+                    output=log,
+                    errors=subprocess.STDOUT,
+                ) as process,
+                closing(SqliteLedger.open(directory.ledger, SystemClock(), read_only=True)) as ledger,
+            ):
+                yield Live(directory, process, ledger)
+        except OursToFixError as error:
+            error.add_note((folder / "up.log").read_text())
+            raise

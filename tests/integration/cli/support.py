@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gateway.embedded.apart import system_apart
 from gateway.embedded.directory import DataDirectory, prepare
-from gateway.embedded.ready import read_ready
 from governance.adapters.sqlite_ledger import SqliteLedger
 from governance.catalogue import add_tools, builtin_tools
 from interlock.clock import SystemClock
@@ -21,7 +21,6 @@ from interlock.projection import ToolProjector
 from interlock.tier import SessionMode
 from tests.support.court import Court
 from tests.support.source import ROOT
-from tests.support.wait import until
 from workers.adapters.sqlite_projection import SqliteProjection
 
 
@@ -128,17 +127,5 @@ def project(directory: Directory) -> None:
 @contextmanager
 def running_on(directory: Directory) -> Iterator[None]:
     """The whole system on this directory, as `interlock up` runs it, until the end of the block."""
-    process = subprocess.Popen(
-        directory.command("up"), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    )
-    try:
-        until(
-            lambda: read_ready(directory.data) is not None or process.poll() is not None,
-            seconds=30,
-            what="the system is ready",
-        )
-        assert process.poll() is None, process.stderr and process.stderr.read()
+    with system_apart(directory.data, module="gateway.cli.main", folder=ROOT):
         yield
-    finally:
-        process.terminate()
-        process.communicate(timeout=30)
