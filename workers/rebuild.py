@@ -92,16 +92,16 @@ class _Rebuild:
             seq = self._frozen_seq(live)
             self._fold_to(seq)
             with self._new.frozen() as new:
-                differences = list(_differences(live, new))
+                found = tuple(differences(live, new))
                 sessions, stopped = len(new.sessions()), len(new.stopped())
         return RebuildReport(
-            equal=not differences,
+            equal=not found,
             seq=seq,
             events=self._events,
             events_per_s=round(self._events / self._seconds, 1) if self._seconds else 0.0,
             sessions=sessions,
             stopped=stopped,
-            differences=tuple(differences[:DIFFERENCES_MAX]),
+            differences=found[:DIFFERENCES_MAX],
             switched=switch and self._new.make_live(),
         )
 
@@ -125,7 +125,8 @@ class _Rebuild:
         return 0 if checkpoint is None else checkpoint.seq
 
 
-def _differences(live: SqliteReading, new: SqliteReading) -> Iterator[Difference]:
+def differences(live: SqliteReading, new: SqliteReading) -> Iterator[Difference]:
+    """Where two views of one log differ: their checkpoints first, then session by session, byte for byte."""
     projected, rebuilt = _place(live), _place(new)
     if projected != rebuilt:
         yield Difference("", projected, rebuilt)

@@ -73,7 +73,9 @@ def rebuild(
         output.json(report)
     else:
         for difference in report["differences"]:
-            output.text(visible(f"differs: {difference}"))
+            what = difference["session"] or "the checkpoint"
+            said = f"{difference['projected']} in the projection, {difference['rebuilt']} folded"
+            output.text(visible(f"{what} differs: {said}"))
         said = "equal" if report["equal"] else "NOT EQUAL"
         output.text(
             f"{said} at event {report['seq']}: {report['sessions']} sessions, "
@@ -90,11 +92,11 @@ def _rebuilt(directory: DataDirectory, switch: bool) -> dict[str, Any]:
 
     with open_reading(directory) as reading:
         if switch or (reading.projection is not None and is_ready(directory)):
-            report = fold_beside(reading.ledger, directory.path, switch=switch)._asdict()
-            report["differences"] = [difference._asdict() for difference in report["differences"]]
-            return dict(report)
-        # A stopped system's directory is left as it is.
-        return dict(refold(reading)._asdict())
+            report = fold_beside(reading.ledger, directory.path, switch=switch)
+        else:  # a stopped system's directory is left as it is
+            report = refold(reading)
+    differences = [difference._asdict() for difference in report.differences]
+    return {**report._asdict(), "differences": differences}
 
 
 def replay(session: _Session, data: Data = None, as_json: AsJson = False) -> int:
