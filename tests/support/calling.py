@@ -78,6 +78,8 @@ class Call:
     fate: Fate = Fate.UNKNOWN
     code: str = ""
     sent: int = 0
+    turned_away: int = 0
+    """How often the broker took nothing."""
 
     @property
     def may_repeat(self) -> bool:
@@ -117,7 +119,7 @@ def shell(session: str, stage: str, verdict: Verdict = Verdict.NONE, seconds: fl
     """A call whose effect is a line in a file that the system never reads."""
     nonce = new_id()
     pause = f"sleep {seconds}; " if seconds else ""
-    script = f"{pause}echo {nonce} >> effects; sync effects"
+    script = f"{pause}echo {nonce} >> effects && sync effects"
     return Call("shell.run", {"argv": ["sh", "-c", script]}, session, stage, nonce, verdict)
 
 
@@ -136,6 +138,7 @@ class Caller:
             try:
                 self._propose(call)
             except (RedisError, OSError):
+                call.turned_away += 1
                 self.close()
                 self.stopping.wait(0.1)
         return call

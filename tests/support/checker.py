@@ -159,7 +159,9 @@ def _i2_outcome_is_true(world: World) -> None:
         if not call.nonce or head is None:
             continue
         count, types = world.effects[call.nonce], world.types(call.id)
-        if "ToolExecutionCompleted" in types and count != 1:
+        completed = world.last(call.id, "ToolExecutionCompleted")
+        # A program that says itself that it did not succeed completed all the same.
+        if completed is not None and completed["sealed"]["receipt"]["exit_code"] == 0 and count != 1:
             world.find("I2", f"{call.id} completed, and took effect {count} times")
         if "ToolExecutionStarted" not in types and count:
             world.find("I2", f"{call.id} never began ({head.phase}), and took effect")

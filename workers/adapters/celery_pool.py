@@ -10,6 +10,7 @@ import contextlib
 import logging
 import os
 import signal
+import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -25,11 +26,13 @@ from kombu import Connection, Queue
 from kombu.asynchronous import Hub
 from kombu.transport.redis import Channel
 from kombu.utils.objects import cached_property
+from redis.exceptions import ConnectionError, ResponseError  # noqa: A004 - the one that kombu knows
 
 from interlock.hint import RUN_TASK
 from interlock.tier import Pool
 
 RECONNECT_SECONDS_MAX = 2
+REFUSED_SECONDS = 0.5
 IDS_MAX = 1_024
 """Ids of one hint that are looked at; the sweep brings the others again."""
 
@@ -118,11 +121,15 @@ OpenPool = Callable[[str], ServedPool]
 
 
 class PatientChannel(Channel):
-    """kombu's channel, which drops what is no message: an item of that kind would end the worker."""
+    """kombu's channel, which survives what would end the worker: an item that is no message, and a broker
+    that answers and refuses (its disk is full, it is loading), which is waited for like one that is away."""
 
     def _brpop_read(self, **options: Any) -> Any:
         try:
             return super()._brpop_read(**options)  # type: ignore[misc]  # kombu: stubs lack it
+        except ResponseError as error:
+            threading.Event().wait(REFUSED_SECONDS)  # it connects at once, and would refuse at once again
+            raise ConnectionError(f"the broker refuses: {error}") from error
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             _LOG.warning("dropped a queue item that is no message: %s", error)
             return True
