@@ -160,7 +160,7 @@ def sweep_of(parts: Parts, ledger: Ledger, publisher: CeleryHintPublisher) -> Sw
         ledger,
         Dispatch(ledger, line, parts.settings),
         Lost(ledger, line, parts.settings, parts.faults),
-        LeaseWatch(parts.settings.lease_ms, lock_is_free),
+        LeaseWatch(parts.settings.lease_ms, parts.settings.beat_ms, lock_is_free),
         publisher,
         publisher.queued_ids,
         RequestQueue.at(parts.directory.broker_client_url).review,

@@ -2,7 +2,7 @@
 
 A boot is dead at once when it ran on this host and the kernel has released its file lock. Else it is dead
 when its counter stood still in at least four successful looks spread over the lease time of this host's own
-CLOCK_BOOTTIME, and goes on standing still while the store demonstrably takes writes.
+CLOCK_BOOTTIME, and then stands still for two more beats while the store demonstrably takes writes.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from governance.ledger import Boot
 
 LOOKS_MIN = 4
-PROOFS_MIN = 2
-"""How often a write must have got through after a lease ran out: a living boot's beat could then, too."""
+BEATS_MIN = 2
+"""How many beats of a living boot must have had their chance after its lease, in a store that took writes."""
 
 LockProbe = Callable[[Boot], bool | None]
 """Whether a boot's file lock is free; None where that cannot be known (another host)."""
@@ -25,14 +25,15 @@ class _Watch:
     counter: int
     seen_ns: int
     still_ns: int = 0
-    proofs: int = 0
+    proved_ns: int | None = None
+    """Since when the store is seen to take writes, and this one is silent all the same."""
 
 
 class LeaseWatch:
     """What one sweeper has seen of each boot's counter."""
 
-    def __init__(self, lease_ms: int, lock_is_free: LockProbe) -> None:
-        self._lease_ns = lease_ms * 1_000_000
+    def __init__(self, lease_ms: int, beat_ms: int, lock_is_free: LockProbe) -> None:
+        self._lease_ns, self._beat_ns = lease_ms * 1_000_000, beat_ms * 1_000_000
         self._lock_is_free = lock_is_free
         self._seen: dict[str, _Watch] = {}
 
@@ -44,22 +45,23 @@ class LeaseWatch:
 
     @property
     def suspects(self) -> bool:
-        """Whether a lease ran out that is not yet known to be lost: prove that the store takes writes."""
-        return any(watch.still_ns >= self._lease_ns and watch.proofs < PROOFS_MIN for watch in self._watches)
+        """Whether a lease ran out: prove that the store takes writes."""
+        return any(watch.still_ns >= self._lease_ns for watch in self._seen.values())
 
-    def prove(self) -> None:
-        """The store took a write of this sweeper's since the last look."""
-        for watch in self._watches:
-            if watch.still_ns >= self._lease_ns:
-                watch.proofs += 1
+    def prove(self, boottime_ns: int) -> None:
+        """The store took a write of this sweeper's at this moment."""
+        for watch in self._seen.values():
+            if watch.still_ns >= self._lease_ns and watch.proved_ns is None:
+                watch.proved_ns = boottime_ns
+
+    def disprove(self) -> None:
+        """The store takes no writes: silence says nothing."""
+        for watch in self._seen.values():
+            watch.proved_ns = None
 
     def start_anew(self) -> None:
         """A reading failed: nothing seen so far says anything about who lives."""
         self._seen.clear()
-
-    @property
-    def _watches(self) -> Iterable[_Watch]:
-        return self._seen.values()
 
     def _forget(self, current: Iterable[str]) -> None:
         for gone in self._seen.keys() - set(current):
@@ -75,4 +77,5 @@ class LeaseWatch:
         # A long gap between two looks (a suspended host, a blocked sweeper) counts as one of four, no more.
         watch.still_ns += min(boottime_ns - watch.seen_ns, -(-self._lease_ns // (LOOKS_MIN - 1)))
         watch.seen_ns = boottime_ns
-        return watch.still_ns >= self._lease_ns and watch.proofs >= PROOFS_MIN
+        silent_ns = 0 if watch.proved_ns is None else boottime_ns - watch.proved_ns
+        return watch.still_ns >= self._lease_ns and silent_ns > BEATS_MIN * self._beat_ns

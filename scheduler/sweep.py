@@ -6,6 +6,7 @@ What needs a judgement is handed to the governor by id; a wake-up that gets lost
 from __future__ import annotations
 
 import logging
+import os
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 DUE_MAX = 500
 RUNNING_MAX = 10_000
+OWN_BOOT = "sweeper"
+"""The one row that sweepers write to see whether a beat can be written; it claims nothing."""
 
 _REVIEWED = frozenset(("decide", "review", "approval_expiry", "retry"))
 
@@ -78,9 +81,19 @@ class Sweep:
         dead = self.watch.look(boots, boottime_ns())
         if self.watch.suspects:
             # Whoever could not write cannot have beaten: silence says something only where this gets through.
-            with self.ledger.write():
-                self.watch.prove()
+            self._prove_writable()
         return dead
+
+    def _prove_writable(self) -> None:
+        try:
+            with self.ledger.write() as transaction:
+                # A row in earnest: on a full disk an empty transaction gets through, and no beat does.
+                now_us = transaction.now_us
+                transaction.beat(Boot(OWN_BOOT, "scheduler", "", os.getpid(), now_us, now_us, stopped=True))
+        except LedgerUnavailableError:
+            self.watch.disprove()
+            raise
+        self.watch.prove(boottime_ns())
 
     def _read(self) -> tuple[list[Due], dict[Stream, Head], list[Boot], list[Head]]:
         with self.ledger.read() as view:

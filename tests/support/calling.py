@@ -308,7 +308,7 @@ class Traffic:
         caller = Caller(self.directory)
         try:
             for call in calls:
-                self._note(call)
+                self.note(call)
                 caller.call(call)
         finally:
             caller.close()
@@ -320,11 +320,12 @@ class Traffic:
             while not self._closing.wait(self.pause_seconds):
                 with self._turn:
                     call = next(source)
-                self._note(call)
+                self.note(call)
                 caller.call(call)
         finally:
             caller.close()
 
-    def _note(self, call: Call) -> None:
+    def note(self, call: Call) -> None:
+        """Put a call into the history."""
         self._verdicts[call.id] = call.verdict
         self.calls.append(call)
