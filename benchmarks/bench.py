@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,12 +18,13 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.checkout import environment
 from benchmarks.disk import choose_folder, fdatasync_p50_ms
 from benchmarks.plan import SESSIONS, Plan
-from interlock.errors import InterlockError, UsageError
+from gateway.embedded.directory import DataDirectory
+from gateway.embedded.settled import run_settled
+from interlock.errors import UsageError
 
 if TYPE_CHECKING:
     from benchmarks.figure import Measured, Proof, Rate, Sandbox
     from benchmarks.system import GovernedSide
-    from gateway.embedded.directory import DataDirectory
 
 
 def main(
@@ -37,32 +37,9 @@ def main(
         raise UsageError(str(error)) from error
     place = choose_folder(folder, (Path("/var/tmp"), Path.home(), Path.cwd()))
     try:
-        return _as_the_system(place, lambda: _run(place, plan, as_json))
+        return run_settled(DataDirectory.at(place / "work"), "bench", lambda: _run(place, plan, as_json))
     finally:
         shutil.rmtree(place, ignore_errors=True)
-
-
-def _as_the_system(place: Path, work: Callable[[], int]) -> int:
-    """Work in a child that gave up root, so that this process can clear away what root made."""
-    from gateway.embedded.account import settle_account
-    from gateway.embedded.directory import DataDirectory
-
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            settle_account(DataDirectory.at(place / "work"), os.environ)
-            status = work()
-        except InterlockError as error:
-            print(f"bench: {error}", file=sys.stderr)
-        except Exception:  # noqa: BLE001 - the last frame of this process: nothing may reach the parent's
-            sys.excepthook(*sys.exc_info())
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(status)
-    _, waited = os.waitpid(child, 0)
-    return os.waitstatus_to_exitcode(waited)
 
 
 def _run(place: Path, plan: Plan, as_json: bool) -> int:
@@ -91,7 +68,6 @@ class Run:
     def measured(self) -> Measured:
         """Everything, in order. Raises where something does not get through."""
         from benchmarks.figure import Measured, Side
-        from gateway.embedded.directory import DataDirectory
 
         directory = DataDirectory.at(self.work / "governed")
         began, load = time.monotonic(), _load()

@@ -7,17 +7,15 @@ It leaves nothing behind unless it is told where to keep its data.
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from gateway.embedded.account import settle_account
 from gateway.embedded.apart import system_apart
 from gateway.embedded.directory import DataDirectory
+from gateway.embedded.settled import run_settled
 
 SESSION = "demo"
 
@@ -27,7 +25,7 @@ def main(*, as_json: bool = False, data: Path | None = None) -> int:
     with _folder(data) as folder:
         directory = DataDirectory.at(folder / "data")
         with system_apart(directory):
-            return _as_the_system(directory, as_json)
+            return run_settled(directory, "demo", lambda: _play(directory, as_json))
 
 
 @contextmanager
@@ -42,22 +40,6 @@ def _folder(data: Path | None) -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _as_the_system(directory: DataDirectory, as_json: bool) -> int:
-    """Play in a child that gave up root, so that this process can clear away what root made."""
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            settle_account(directory, os.environ)
-            status = _play(directory, as_json)
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(status)
-    _, waited = os.waitpid(child, 0)
-    return os.waitstatus_to_exitcode(waited)
 
 
 def _play(directory: DataDirectory, as_json: bool) -> int:
