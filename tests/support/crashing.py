@@ -62,10 +62,12 @@ def settle(system: RunningSystem, traffic: Traffic) -> list[Finding]:
     return check(system.directory, traffic.calls, system.faulted_pids())
 
 
-def prove_faults(plan: Sequence[str], rng: random.Random, times: int = 1) -> Proof:
-    """Let each planned fault fire `times` times under traffic, heal, settle and check."""
+def prove_faults(
+    plan: Sequence[str], rng: random.Random, times: int = 1, seconds: float = FIRE_SECONDS
+) -> Proof:
+    """Let each planned fault fire `times` times under traffic within `seconds`, heal, settle and check."""
     with hurt_system(rng, plan=plan, times=times) as (system, traffic):
-        fire_all(system, len(plan) * times)
+        fire_all(system, len(plan) * times, seconds)
         findings = settle(system, traffic)
         fired = Counter(firing.point for firing in system.firings())
     return Proof(fired, traffic.calls, findings)
@@ -84,6 +86,54 @@ def fire_all(system: RunningSystem, wanted: int, seconds: float = FIRE_SECONDS) 
         fired = "\n".join(map(str, system.firings()))
         raise AssertionError(f"{error}; these did:\n{fired}") from None
 
+
+TOGETHER: tuple[tuple[str, ...], ...] = (
+    (
+        "propose.after_take",
+        "propose.after_decode",
+        "claim.after_hint",
+        "claim.before_commit",
+        "relay.before_publish",
+        "project.after_read",
+    ),
+    (
+        "propose.before_commit",
+        "propose.after_commit",
+        "claim.after_commit",
+        "run.before_effect",
+        "sweep.before_commit",
+        "project.before_commit",
+    ),
+    (
+        "propose.after_publish",
+        "propose.after_answer",
+        "run.after_effect",
+        "report.before_spool",
+        "sweep.after_commit",
+        "project.after_commit",
+    ),
+    (
+        "grant.before_commit",
+        "grant.after_commit",
+        "report.after_spool",
+        "recover.before_report",
+        "relay.after_publish",
+    ),
+    (
+        "grant.after_publish",
+        "vote.after_commit",
+        "report.before_commit",
+        "report.after_commit",
+        "recover.after_report",
+        "sweep.before_publish",
+    ),
+    (
+        "dispatch.before_publish",
+        "dispatch.after_publish",
+    ),
+)
+"""Every point of the roles. Those of different processes go together: each process is then ended often, and
+none so often that it is made to wait long before its next start."""
 
 RARE = ("sweep.", "recover.")
 """Points that are reached only after another fault: they fire whenever they are reached."""
