@@ -93,6 +93,7 @@ TOGETHER: tuple[tuple[str, ...], ...] = (
         "propose.after_decode",
         "claim.after_hint",
         "claim.before_commit",
+        "dispatch.before_publish",
         "relay.before_publish",
         "project.after_read",
     ),
@@ -116,6 +117,7 @@ TOGETHER: tuple[tuple[str, ...], ...] = (
         "grant.before_commit",
         "grant.after_commit",
         "report.after_spool",
+        "dispatch.after_publish",
         "recover.before_report",
         "relay.after_publish",
     ),
@@ -126,10 +128,6 @@ TOGETHER: tuple[tuple[str, ...], ...] = (
         "report.after_commit",
         "recover.after_report",
         "sweep.before_publish",
-    ),
-    (
-        "dispatch.before_publish",
-        "dispatch.after_publish",
     ),
 )
 """Every point of the roles. Those of different processes go together: each process is then ended often, and
