@@ -61,36 +61,50 @@ class Toolbox:
             if epoch != self._epoch:
                 self._names.clear()
                 self._epoch = epoch
-            self._look_up(view, wanted - self._names.keys())
-        return epoch, {name: self._known(self._names[name]) for name in wanted}
+            digests = self._digests(view, wanted)
+            tools = self._tools(view, {digest for digest in digests.values() if digest is not None})
+        return epoch, {
+            name: None if digest is None else tools.get(digest) for name, digest in digests.items()
+        }
 
     def pinned(self, contract_digest: str) -> KnownTool | None:
         """The tool with exactly this contract, whether or not a name still points at it."""
-        if contract_digest not in self._compiled:
-            with self._ledger.read() as view:
-                self._compile(view, [contract_digest])
-        return self._known(contract_digest)
+        known = self._compiled.get(contract_digest)
+        if known is not None:
+            return known
+        with self._ledger.read() as view:
+            return self._tools(view, {contract_digest}).get(contract_digest)
 
-    def _look_up(self, view: LedgerView, names: set[str]) -> None:
-        if not names:
-            return
+    def _digests(self, view: LedgerView, names: set[str]) -> dict[str, str | None]:
+        """Name → digest of its contract, None for a name that nobody registered."""
         if len(self._names) > 4 * self._compiled_max:
             self._names.clear()
-        heads = view.heads([Stream(StreamKind.TOOL.value, name) for name in names])
-        found = {stream.id: head.contract_digest for stream, head in heads.items()}
-        self._compile(view, [digest for digest in found.values() if digest not in self._compiled])
-        self._names.update({name: found.get(name) for name in names})
+        missing = names - self._names.keys()
+        if missing:
+            heads = view.heads([Stream(StreamKind.TOOL.value, name) for name in missing])
+            found = {stream.id: head.contract_digest for stream, head in heads.items()}
+            self._names.update({name: found.get(name) for name in missing})
+        return {name: self._names[name] for name in names}
 
-    def _compile(self, view: LedgerView, digests: Iterable[str]) -> None:
-        for digest, body in view.contracts(digests).items():
-            contract = Tool.model_validate(read_stored(body))
-            parameters = compile_schema(contract.parameters, closed=not contract.open_parameters)
-            self._compiled[digest] = KnownTool(contract, digest, parameters, _sensitive_schema(contract))
-            while len(self._compiled) > self._compiled_max:
-                self._compiled.popitem(last=False)
+    def _tools(self, view: LedgerView, digests: set[str]) -> dict[str, KnownTool]:
+        """Digest → tool; what made room for others is compiled anew, for a name outlives its schema."""
+        tools = {digest: self._compiled[digest] for digest in digests & self._compiled.keys()}
+        for digest in tools:
+            self._compiled.move_to_end(digest)
+        missing = digests - tools.keys()
+        if not missing:
+            return tools
+        for digest, body in view.contracts(missing).items():
+            tools[digest] = self._compiled[digest] = _compile(digest, body)
+        while len(self._compiled) > self._compiled_max:
+            self._compiled.popitem(last=False)
+        return tools
 
-    def _known(self, digest: str | None) -> KnownTool | None:
-        return None if digest is None else self._compiled.get(digest)
+
+def _compile(digest: str, body: bytes) -> KnownTool:
+    contract = Tool.model_validate(read_stored(body))
+    parameters = compile_schema(contract.parameters, closed=not contract.open_parameters)
+    return KnownTool(contract, digest, parameters, _sensitive_schema(contract))
 
 
 def _sensitive_schema(contract: Tool) -> Json:

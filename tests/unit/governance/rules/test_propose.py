@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from governance.toolbox import Toolbox
 from interlock.identifier import new_id
 from interlock.tier import SessionMode
 from tests.support.court import Court
@@ -171,3 +172,15 @@ def test_a_deadline_counts_from_acceptance(court: Court) -> None:
     answer = court.say("echo", {"value": 1}, deadline_ms=1_000)
     head = court.head(answer.invocation_id)
     assert head.deadline_us == head.at_us + 1_000_000
+
+
+def test_a_tool_whose_schema_made_room_for_others_is_still_known(court: Court) -> None:
+    toolbox = Toolbox(court.ledger, compiled_max=1)
+    first = toolbox.find_all(["echo"])[1]["echo"]
+    assert first is not None
+    assert all(toolbox.find_all(["note", "pay"])[1].values()), "more at once than are kept"
+    again = toolbox.find_all(["echo"])[1]["echo"]
+    assert again is not None
+    assert toolbox.find_all(["note"])[1]["note"] is not None
+    pinned = toolbox.pinned(first.digest)
+    assert (again.digest, pinned and pinned.contract) == (first.digest, first.contract)
