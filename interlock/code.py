@@ -703,7 +703,20 @@ _EXECUTION = CodeGroup(
             "OUTCOME_UNKNOWN",
             "Outcome not known",
             "The effect may have happened; it is never sent again by itself.",
-            "Find out on the other side, then `interlock reconcile resolve`.",
+            "Find out on the other side, then `interlock reconcile resolve ID --verdict executed|not_executed`.",
+        ),
+        ErrorCode(
+            "NOT_UNRESOLVED",
+            "Outcome is not unknown",
+            "Only an invocation whose outcome is unknown can be resolved; what is final never changes.",
+            "Look at its state with `interlock show`; `interlock reconcile list` says what is unresolved.",
+        ),
+        ErrorCode(
+            "CLAIM_MAY_LIVE",
+            "May still begin",
+            "Nobody can say yet that it did not happen: the process that claimed it may still begin it.",
+            "Stop that process, or wait until its claim is over, and resolve it then.",
+            retryable=True,
         ),
         ErrorCode(
             "CLAIM_LOST",
