@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from governance.ledger import Append, Head, Ledger, LedgerView
 from interlock.canonical import canonical, read_stored
-from interlock.event import PrincipalRegistered, Stream, StreamKind, new_event
+from interlock.event import PrincipalRegistered, Stream, StreamKind, ToolInvocationRequested, new_event
 
 LOCAL_CLIENT = "local"
 LOCAL_OPERATOR = "operator"
@@ -56,6 +56,27 @@ def find_principals(view: LedgerView, names: Iterable[str]) -> dict[str, Princip
 def find_principal(view: LedgerView, name: str) -> Principal | None:
     """One principal, None for a stranger."""
     return find_principals(view, [name]).get(name)
+
+
+def asking_persons(view: LedgerView, requested: ToolInvocationRequested) -> frozenset[str]:
+    """Everybody who stands behind a request: its client, its subject, and the persons of both."""
+    names = {requested.client, *([] if requested.subject is None else [requested.subject])}
+    return frozenset(names | {principal.person for principal in find_principals(view, names).values()})
+
+
+def is_asking(approver: Principal, asking: frozenset[str]) -> bool:
+    """Whether an approver is one of `asking_persons`, by its name or its person."""
+    return not {approver.name, approver.person}.isdisjoint(asking)
+
+
+def is_entitled(approver: Principal, requested: ToolInvocationRequested) -> bool:
+    """Whether an approver may answer for this tool and tier, in this tenant."""
+    return approver.tenant == requested.tenant and approver.may_grant(requested.tool, requested.tier)
+
+
+def may_answer(approver: Principal, requested: ToolInvocationRequested, asking: frozenset[str]) -> bool:
+    """Whether an approver's yes to this request counts, with the rights as they were read."""
+    return is_entitled(approver, requested) and not is_asking(approver, asking)
 
 
 def _read(head: Head) -> Principal:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from governance.docket import Docket, load_dockets
 from governance.ledger import Append, Due, Ledger, LedgerTransaction
-from governance.principal import Principal, find_principal
+from governance.principal import Principal, asking_persons, find_principal, is_asking, is_entitled
 from interlock.approval import Vote
 from interlock.decision import Reason
 from interlock.event import ApprovalVoted, VoteRefused, evidence_stream, invocation_stream, new_event
@@ -30,6 +30,8 @@ class Ballot:
     authenticated: bool
     """Whether the way in proved who it is (its terminal's account, or a good signature)."""
     now_us: int
+    asking: frozenset[str]
+    """Names and persons behind the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +48,8 @@ def _asked(ballot: Ballot) -> bool:
 
 
 def _is_requester(ballot: Ballot) -> bool:
-    approver, requested = ballot.approver, ballot.docket.requested
-    assert approver is not None
-    return bool({approver.name, approver.person} & {requested.client, requested.subject})
+    assert ballot.approver is not None
+    return is_asking(ballot.approver, ballot.asking)
 
 
 def _is_late(ballot: Ballot) -> bool:
@@ -72,9 +73,8 @@ def _answered_otherwise(ballot: Ballot) -> bool:
 
 
 def _not_entitled(ballot: Ballot) -> bool:
-    approver, requested = ballot.approver, ballot.docket.requested
-    assert approver is not None
-    return not approver.may_grant(requested.tool, requested.tier) or approver.tenant != requested.tenant
+    assert ballot.approver is not None
+    return not is_entitled(ballot.approver, ballot.docket.requested)
 
 
 RULES: tuple[Rule, ...] = (
@@ -134,7 +134,8 @@ def _ballot(
 ) -> Ballot:
     approver = find_principal(transaction, vote.approver)
     signed = approver is not None and approver.public_key != "" and _is_signed(vote, approver, verify)
-    return Ballot(vote, docket, approver, trusted or signed, transaction.now_us)
+    asking = asking_persons(transaction, docket.requested)
+    return Ballot(vote, docket, approver, trusted or signed, transaction.now_us, asking)
 
 
 def _is_signed(vote: Vote, approver: Principal, verify: VerifyKey) -> bool:

@@ -80,6 +80,16 @@ def test_another_principal_of_the_requesting_person_cannot_approve(court: Court)
     assert court.cast(court.vote_of(waiting, approver="second-account")) == "APPROVER_IS_REQUESTER"
 
 
+@pytest.mark.parametrize("asking", ["local", "agent"])
+def test_the_person_of_the_requesting_principal_cannot_approve_through_another(
+    court: Court, asking: str
+) -> None:
+    court.approver(asking, person="Alice")
+    court.approver("alice-approver", person="Alice")
+    waiting = parked(court)
+    assert court.cast(court.vote_of(waiting, approver="alice-approver")) == "APPROVER_IS_REQUESTER"
+
+
 @pytest.mark.parametrize(
     ("change", "code"),
     [
