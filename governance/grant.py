@@ -2,6 +2,7 @@
 
 Faces only append votes; here alone the quorum is counted, the permit signed and the work released, in one
 transaction. Approval by one person is enough in this version; the requester and its subject never count.
+Rights are those of the moment of the grant, not of the vote.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from typing import NamedTuple
 from governance.decide import ACTOR, Clerk, Matter, done, ending
 from governance.docket import Docket, load_dockets
 from governance.gate import Case, Gate
-from governance.ledger import Append, Head, Ledger, LedgerTransaction, StageKey
+from governance.ledger import Append, Head, Ledger, LedgerTransaction, LedgerView, StageKey
 from governance.line import Line
+from governance.park import parked_due
+from governance.principal import asking_persons, find_principals, may_answer
 from governance.sensitive import Sealer, opened_arguments
 from governance.session import SessionFacts, session_facts, session_stream
 from governance.toolbox import KnownTool, Toolbox
@@ -84,7 +87,8 @@ class Grant:
 
     def _answer(self, transaction: LedgerTransaction, docket: Docket, world: _World) -> Append | None:
         if docket.head.phase in _JUDGED_AGAIN or _is_over(docket.head, transaction.now_us):
-            return self._judge(transaction, docket, world, approvers=_standing_approvers(docket))
+            approvers = _standing_approvers(transaction, docket)
+            return self._judge(transaction, docket, world, approvers=approvers)
         if docket.head.phase != Phase.AWAITING_APPROVAL.value or docket.request is None:
             return None
         return self._parked(transaction, docket, world)
@@ -98,8 +102,10 @@ class Grant:
             return _denied(docket, denial)
         if transaction.now_us >= request.expires_us:
             return _expired(docket, request.expires_us)
-        approvers = quorum(docket)
+        approvers = quorum(transaction, docket)
         if len(approvers) < request.need.count:
+            # An answer that does not count must not hide the end of the wait, nor be looked at for ever.
+            transaction.set_due(parked_due(docket.head, request))
             return None
         return self._judge(transaction, docket, world, approvers=approvers)
 
@@ -154,22 +160,37 @@ def _is_over(head: Head, now_us: int) -> bool:
     return head.phase == Phase.QUEUED.value and 0 < head.deadline_us <= now_us
 
 
-def quorum(docket: Docket) -> tuple[str, ...]:
-    """The distinct approvers whose yes counts: one a person, never the requester or its subject."""
-    excluded = {docket.requested.client, docket.requested.subject}
-    counted: dict[str, ApprovalVoted] = {}
-    for voted in docket.votes:
-        if voted.vote.decision == "approve" and not {voted.person, voted.vote.approver} & excluded:
-            counted.setdefault(voted.person, voted)
-    return tuple(voted.vote.approver for voted in counted.values())
+def quorum(view: LedgerView, docket: Docket) -> tuple[str, ...]:
+    """The approvers whose yes counts now: one a person, with the rights they have at this moment."""
+    agreeing = [
+        voted.vote
+        for voted in docket.votes
+        if voted.vote.decision == "approve" and not 0 < voted.vote.expires_us <= view.now_us
+    ]
+    return _entitled(view, docket, [vote.approver for vote in agreeing])
 
 
-def _standing_approvers(docket: Docket) -> tuple[str, ...]:
-    """An approval once given stands while a permit is minted anew, as long as it has not itself expired."""
+def _entitled(view: LedgerView, docket: Docket, names: Sequence[str]) -> tuple[str, ...]:
+    """Those of these approvers who may grant it now, the first of each person; never who asks."""
+    requested = docket.requested
+    asking = asking_persons(view, requested)
+    principals = find_principals(view, names)
+    counted: dict[str, str] = {}
+    for name in names:
+        approver = principals.get(name)
+        if approver is not None and may_answer(approver, requested, asking):
+            counted.setdefault(approver.person, name)
+    return tuple(counted.values())
+
+
+def _standing_approvers(view: LedgerView, docket: Docket) -> tuple[str, ...]:
+    """An approval once given stands while a permit is minted anew, until it has itself expired, as long as
+    those who gave it still may."""
     granted, request = docket.granted, docket.request
-    if granted is None or request is None or granted.by != "quorum":
+    if granted is None or request is None or granted.by != "quorum" or view.now_us >= request.expires_us:
         return ()
-    return granted.approvers if request.expires_us > docket.head.at_us else ()
+    standing = _entitled(view, docket, granted.approvers)
+    return standing if len(standing) >= request.need.count else ()
 
 
 def _session_of(transaction: LedgerTransaction, head: Head) -> SessionFacts:

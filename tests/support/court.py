@@ -108,6 +108,7 @@ class Court:
             tiers=rights.get("tiers", ("T0", "T1", "T2", "T3", "T4")),
             tools=rights.get("tools", ("*",)),
             public_key=rights.get("public_key", ""),
+            tenant=rights.get("tenant", "default"),
         )
         register(self.ledger, name, payload, by="operator:test")
 

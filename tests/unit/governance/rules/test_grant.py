@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from governance.catalogue import add_tools
+from governance.execution.attempt import Claim, Claimant, claim_step
 from interlock.adapters.ed25519 import Ed25519Signer
+from interlock.receipt import SandboxReport
 from interlock.tier import SessionMode
 from tests.support.court import TOOLS, Court
 
@@ -88,6 +90,76 @@ def test_the_person_of_the_requesting_principal_cannot_approve_through_another(
     court.approver("alice-approver", person="Alice")
     waiting = parked(court)
     assert court.cast(court.vote_of(waiting, approver="alice-approver")) == "APPROVER_IS_REQUESTER"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"tools": ()}, {"tiers": ("T0",)}, {"tenant": "another"}, {"person": "local"}],
+    ids=["tools", "tiers", "tenant", "person"],
+)
+def test_rights_are_those_of_the_grant_not_of_the_vote(court: Court, change: dict[str, Any]) -> None:
+    court.approver("vera")
+    waiting = parked(court)
+    assert court.cast(court.vote_of(waiting, approver="vera")) is None
+    court.approver("vera", **change)
+    assert court.review(waiting) == []
+    due = court.due(waiting)
+    assert (court.head(waiting).phase, due and due.what) == ("awaiting_approval", "approval_expiry")
+    assert court.cast(court.vote_of(waiting)) is None, "somebody else may still answer"
+    court.review(waiting)
+    assert court.record(waiting).phase == "queued"
+
+
+def test_a_yes_counts_only_until_its_own_end(court: Court) -> None:
+    waiting = parked(court)
+    vote = court.vote_of(waiting, expires_us=court.clock.now_us() + 1_000_000)
+    assert court.cast(vote) is None
+    court.clock.advance(2)
+    assert court.review(waiting) == []
+
+
+def returned(court: Court, invocation_id: str) -> None:
+    """Claim it after its world changed, which gives it back to governance."""
+    docket = court.docket(invocation_id)
+    assert docket.granted is not None
+    permit = docket.granted.permit
+    claim = Claim(
+        invocation_id=invocation_id,
+        version=docket.head.version,
+        attempt=1,
+        nonce="n",
+        permit=permit,
+        permit_digest=permit.digest,
+        stage=docket.head.stage_key,
+        cause="test",
+        sandbox=SandboxReport(),
+    )
+    with court.ledger.write(control=True) as transaction:
+        epoch = transaction.raise_epoch()
+        step = claim_step(
+            court.settings, transaction.now_us, epoch, docket.head, Claimant("w", "b", "fs"), claim, 1
+        )
+        assert not transaction.append([step.append])
+
+
+@pytest.mark.parametrize(
+    ("revoked", "seconds", "phase"),
+    [(False, 0, "queued"), (True, 0, "awaiting_approval"), (False, 49 * 3600, "awaiting_approval")],
+    ids=["stands", "revoked", "expired"],
+)
+def test_an_approval_stands_for_a_new_permit_while_its_approver_may_and_it_has_not_expired(
+    court: Court, revoked: bool, seconds: int, phase: str
+) -> None:
+    court.approver("vera")
+    waiting = parked(court)
+    court.cast(court.vote_of(waiting, approver="vera"))
+    court.review(waiting)
+    returned(court, waiting)
+    if revoked:
+        court.approver("vera", tiers=(), tools=())
+    court.clock.advance(seconds)
+    court.review(waiting)
+    assert court.head(waiting).phase == phase
 
 
 @pytest.mark.parametrize(
