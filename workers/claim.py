@@ -1,7 +1,7 @@
 """From a hint's ids to the right to execute: what is wrong is dropped or rejected, what is right is claimed.
 
 A worker rejects for good only what differs from the permit under a valid seal; whatever only this worker may
-find wrong (a key, a contract, its pool) makes it drop the hint, and ten drops in a row make it stop claiming.
+find wrong (a key, a contract) makes it drop the hint, and ten such ids in a row make it stop claiming.
 Never runs a tool.
 """
 
@@ -23,7 +23,11 @@ from interlock.seal import SealVerifier
 from interlock.tier import Pool
 
 DROPS_MAX = 10
-"""Hints dropped in a row after which this worker is taken to be what is wrong."""
+"""Invocations dropped in a row after which this worker is taken to be what is wrong."""
+DOUBTS = frozenset(("PERMIT_UNVERIFIABLE", "CONTRACT_CHANGED", "TOOL_UNAVAILABLE"))
+"""What another worker may find right. Anything else is wrong with the hint or with the record, whoever looks."""
+
+_OF_THE_CONTRACT = frozenset(("CONTRACT_CHANGED", "TOOL_UNAVAILABLE"))
 
 _LOG = logging.getLogger("interlock.claim")
 
@@ -96,29 +100,30 @@ class Dropped:
 
 
 class Drops:
-    """Counts what was dropped, by code and in a row. Safe for threads."""
+    """Counts what was dropped, by code, and which invocations in a row. Safe for threads."""
 
     def __init__(self, drops_max: int = DROPS_MAX) -> None:
         self._drops_max = drops_max
-        self._in_a_row = 0
+        self._in_a_row: set[str] = set()
         self._counts: Counter[str] = Counter()
         self._lock = Lock()
 
-    def drop(self, code: str) -> None:
-        """One more."""
+    def drop(self, code: str, invocation_id: str) -> None:
+        """One more; the same invocation again says nothing new about this worker."""
         with self._lock:
             self._counts[code] += 1
-            self._in_a_row += 1
+            if code in DOUBTS:
+                self._in_a_row.add(invocation_id)
 
     def forget(self) -> None:
         """Something was right again."""
         with self._lock:
-            self._in_a_row = 0
+            self._in_a_row.clear()
 
     @property
     def is_halted(self) -> bool:
         """Whether this worker must claim nothing any more."""
-        return self._in_a_row >= self._drops_max
+        return len(self._in_a_row) >= self._drops_max
 
     def counts(self) -> dict[str, int]:
         """Code → how many hints were dropped for it."""
@@ -167,7 +172,9 @@ class Claiming:
             self.drops.forget()
             prepared.append(verdict)
         elif isinstance(verdict, Dropped):
-            self._drop(work.invocation_id, verdict)
+            # Of an older epoch it may be wrong for everybody: then governance judges it again.
+            if verdict.code not in _OF_THE_CONTRACT or not self._execution.give_back_stale(work):
+                self._drop(work.invocation_id, verdict)
         else:
             _LOG.error("rejected %s: %s: %s", work.invocation_id, verdict.field, verdict.detail)
             self._execution.reject(work, verdict, self._claimant.worker)
@@ -203,11 +210,12 @@ class Claiming:
         return Prepared(work, contract, permit, new_id(), self._toolset.sandbox(contract))
 
     def _drop(self, invocation_id: str, dropped: Dropped) -> None:
-        self.drops.drop(dropped.code)
+        self.drops.drop(dropped.code, invocation_id)
         _LOG.warning("dropped a hint for %s: %s: %s", invocation_id, dropped.code, dropped.detail)
         if self.drops.is_halted:
             _LOG.error(
-                "this worker claims nothing any more: its last hints were all wrong, so it may be wrong"
+                "this worker claims nothing any more: the last %d were all wrong, so it may be wrong",
+                DROPS_MAX,
             )
 
 

@@ -24,6 +24,8 @@ from workers.report import Reporting
 from workers.run import Running
 
 MEND_SECONDS = 1.0
+HALT_ROUNDS = 5
+"""Rounds of mending after which a process that claims nothing any more ends, to be started anew."""
 _LOG = logging.getLogger("interlock.serve")
 
 
@@ -88,6 +90,7 @@ class Serving:
         self._doubts = Doubts(settings.lease_ms, boottime)
         self._recover_every = max(1, round(settings.beat_ms / 1_000 / MEND_SECONDS))
         self._rounds = 0
+        self._halted_rounds = 0
         self._is_recovered = False
 
     def refusal(self) -> str | None:
@@ -151,10 +154,19 @@ class Serving:
                 self._recovery.run()
                 self._is_recovered = True
             self._rounds += 1
+            self._end_halted()
         except LedgerClosedError:
             self._fail("the ledger is closed")
         except InterlockError as error:
             _LOG.warning("the ledger cannot be written: %s", error)
+
+    def _end_halted(self) -> None:
+        """A halt is not for good: a new process reads keys and contracts anew, after a while of its own."""
+        if not self._claiming.drops.is_halted:
+            return
+        self._halted_rounds += 1
+        if self._halted_rounds == HALT_ROUNDS:
+            self._fail("too many wrong hints in a row")
 
     def mend_until(self, ended: threading.Event) -> None:
         """Rounds until the process ends; for a thread of its own."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from governance.execution.attempt import CLAIMABLE, Claim, Claimant, Claimed, claim_step
+from governance.execution.attempt import CLAIMABLE, Claim, Claimant, Claimed, claim_step, stale_step
 from governance.execution.outcome import (
     Outcome,
     Reported,
@@ -188,6 +188,27 @@ class Execution:
                 ]
             )
         return {claim.invocation_id for claim in seen}
+
+    def give_back_stale(self, work: Work) -> bool:
+        """Return an invocation whose permit names an older control epoch to governance; whether it moved.
+
+        For whoever cannot even claim it. Raises LedgerUnavailableError.
+        """
+        head, permit = work.head, work.permit
+        if permit is None:
+            return False
+        with self.ledger.write(keys_of(head.id, head.stage_key)) as transaction:
+            epoch = transaction.epoch()
+            if epoch == permit.terms.epoch:
+                return False
+            step = stale_step(transaction.now_us, epoch, head, permit, work.cause)
+            if transaction.append([step.append]):
+                return False
+            hints = self.line.release(transaction, {head.pool})
+        self._publish(hints)
+        self.waker.wake("relay")
+        self.waker.wake("governor")
+        return True
 
     # --- reporting -----------------------------------------------------------------------------------
 

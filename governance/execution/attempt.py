@@ -62,9 +62,10 @@ def claim_step(
         return ended(head, reason, claim.cause)
     terms = claim.permit.terms
     if terms.epoch != epoch:
-        return _returned(now_us, head, claim, "CONTROL_EPOCH_CHANGED", f"epoch {terms.epoch} is now {epoch}")
+        return stale_step(now_us, epoch, head, claim.permit, claim.cause)
     if not terms.valid_from_us <= now_us < terms.valid_until_us:
-        return _returned(now_us, head, claim, "PERMIT_EXPIRED", "the permit is not valid at this moment")
+        reason = Reason(code="PERMIT_EXPIRED", sentence="the permit is not valid at this moment")
+        return _returned(now_us, head, claim.permit_digest, claim.cause, reason)
     return _started(settings, now_us, head, claimant, claim, batch)
 
 
@@ -98,9 +99,15 @@ def _started(
     return Step(append_of(head, [event], running, due), head.stage_key, is_claim=True)
 
 
-def _returned(now_us: int, head: Head, claim: Claim, code: str, sentence: str) -> Step:
+def stale_step(now_us: int, epoch: int, head: Head, permit: Permit, cause: str) -> Step:
+    """What becomes of an invocation whose permit names an older control epoch."""
+    reason = Reason(code="CONTROL_EPOCH_CHANGED", sentence=f"epoch {permit.terms.epoch} is now {epoch}")
+    return _returned(now_us, head, permit.digest, cause, reason)
+
+
+def _returned(now_us: int, head: Head, permit_digest: str, cause: str, reason: Reason) -> Step:
     """Back to governance: the permit is not good any more, which is no verdict on the invocation."""
-    payload = PermitReturned(reason=Reason(code=code, sentence=sentence), permit_digest=claim.permit_digest)
-    event = new_event(payload, cause=claim.cause, actor=ACTOR)
+    payload = PermitReturned(reason=reason, permit_digest=permit_digest)
+    event = new_event(payload, cause=cause, actor=ACTOR)
     after = head_with(head, phase=Phase.DECIDING.value, ready=False, published_us=0)
     return Step(append_of(head, [event], after, due_row(head, "decide", now_us)), head.stage_key)

@@ -13,6 +13,7 @@ from governance.execution import Work
 from governance.execution.work import read_work
 from interlock.adapters.ed25519 import Ed25519Signer
 from interlock.contract import Executor, Tool
+from interlock.tier import Tier, ToolCapability
 from tests.support.permitted import (
     Asked,
     body_of,
@@ -23,6 +24,7 @@ from tests.support.permitted import (
     types_of,
 )
 from tests.support.workbench import FailingLedger, Workbench, tools
+from workers.serve import HALT_ROUNDS
 
 ECHO = tools()["echo"]
 ASKED = Asked(ECHO, {"value": "true"})
@@ -118,6 +120,56 @@ def test_one_right_hint_between_wrong_ones_goes_on(bench: Workbench, ledger: Fai
     for identifier in wrong:
         bench.serve(identifier)
     assert bench.serving.refusal() is None
+
+
+def test_one_id_named_again_and_again_halts_nobody(bench: Workbench, ledger: FailingLedger) -> None:
+    [wrong] = grant(ledger, Ed25519Signer.generate(), [ASKED])
+    for _ in range(30):
+        bench.serve(wrong)
+    assert bench.serving.refusal() is None
+
+
+def test_hints_on_the_wrong_queue_halt_nobody(bench: Workbench, ledger: FailingLedger) -> None:
+    asked = Asked(tools()["shell.run"], {"argv": ["true"]})
+    ids = grant(ledger, bench.governance, [replace(asked, stage=f"g{n}") for n in range(12)])
+    for identifier in ids:
+        bench.serve(identifier)
+    assert bench.drops.counts() == {"CAPABILITY_MISMATCH": 12}
+    assert bench.serving.refusal() is None
+
+
+def test_a_halted_pool_ends_after_a_while_to_be_started_anew(bench: Workbench, ledger: FailingLedger) -> None:
+    for identifier in grant(
+        ledger, Ed25519Signer.generate(), [replace(ASKED, stage=f"g{n}") for n in range(10)]
+    ):
+        bench.serve(identifier)
+    for _ in range(HALT_ROUNDS - 1):
+        bench.serving.mend()
+    assert not bench.has_failed
+    bench.serving.mend()
+    assert bench.has_failed
+
+
+def test_a_contract_gone_with_an_older_epoch_is_given_back(bench: Workbench, ledger: FailingLedger) -> None:
+    [identifier] = grant(ledger, bench.governance, [Asked(Tool(name="gone"), {})])
+    with ledger.write(control=True) as transaction:
+        transaction.raise_epoch()
+    bench.serve(identifier)
+    assert types_of(ledger, identifier)[-1] == "PermitReturned"
+    assert phase_of(ledger, identifier) == "deciding"
+    assert bench.drops.counts() == {}
+
+
+def test_a_contract_without_code_is_answered_in_the_pool_its_capabilities_name(
+    ledger: FailingLedger, tmp_path: Path
+) -> None:
+    reader = Tool(name="search", tier=Tier.T1, capabilities=(ToolCapability.FILE_READ,), effects=ECHO.effects)
+    put_contracts(ledger, [reader])
+    bench = Workbench(ledger, tmp_path, pool="fs", boot="boot-2")
+    [identifier] = grant(ledger, bench.governance, [Asked(reader, {})])
+    bench.serve(identifier)
+    assert types_of(ledger, identifier)[-1] == "ToolExecutionCompleted"
+    assert bench.supervisor.calls == []
 
 
 DROPPED: dict[str, tuple[Callable[[], Asked], str]] = {
