@@ -27,6 +27,7 @@ class _Watch:
     still_ns: int = 0
     proved_ns: int | None = None
     """Since when the store is seen to take writes, and this one is silent all the same."""
+    is_lost: bool = False
 
 
 class LeaseWatch:
@@ -46,7 +47,11 @@ class LeaseWatch:
     @property
     def suspects(self) -> bool:
         """Whether a lease ran out: prove that the store takes writes."""
-        return any(watch.still_ns >= self._lease_ns for watch in self._seen.values())
+        return any(watch.still_ns >= self._lease_ns and not watch.is_lost for watch in self._seen.values())
+
+    def is_gone(self, boot: Boot) -> bool:
+        """Whether the process is known to be gone, and not only silent: it will never beat again."""
+        return bool(self._lock_is_free(boot))
 
     def prove(self, boottime_ns: int) -> None:
         """The store took a write of this sweeper's at this moment."""
@@ -68,7 +73,7 @@ class LeaseWatch:
             del self._seen[gone]
 
     def _is_dead(self, boot: Boot, boottime_ns: int) -> bool:
-        if self._lock_is_free(boot):
+        if self.is_gone(boot):
             return True
         watch = self._seen.get(boot.boot_id)
         if watch is None or watch.counter != boot.counter:
@@ -78,4 +83,5 @@ class LeaseWatch:
         watch.still_ns += min(boottime_ns - watch.seen_ns, -(-self._lease_ns // (LOOKS_MIN - 1)))
         watch.seen_ns = boottime_ns
         silent_ns = 0 if watch.proved_ns is None else boottime_ns - watch.proved_ns
-        return watch.still_ns >= self._lease_ns and silent_ns > BEATS_MIN * self._beat_ns
+        watch.is_lost = watch.is_lost or silent_ns > BEATS_MIN * self._beat_ns
+        return watch.is_lost

@@ -5,6 +5,7 @@ Never sends an effect again and never guesses an outcome.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -28,6 +29,8 @@ from interlock.hint import Hint
 from interlock.phase import Phase
 from interlock.settings import Settings
 from interlock.word import Word
+
+logger = logging.getLogger(__name__)
 
 ACTOR = "scheduler"
 REMIND_US = 3_600_000_000
@@ -58,6 +61,7 @@ class Lost:
             hints = self._settle(transaction, claims)
             self.faults.reach("sweep.before_commit")
         self.faults.reach("sweep.after_commit")
+        logger.warning("claims of dead processes settled: %d", len(claims))
         return hints
 
     def _settle(self, transaction: LedgerTransaction, claims: Sequence[Head]) -> list[Hint]:

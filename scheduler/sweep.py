@@ -69,6 +69,7 @@ class Sweep:
         dead = self._dead(boots)
         alive = {boot.boot_id for boot in boots} - dead
         self._publish(self.lost.settle([h for h in running if h.boot not in alive and h.boot]))
+        self._forget([boot for boot in boots if boot.boot_id in dead and self.watch.is_gone(boot)])
         by_kind: dict[str, list[Due]] = defaultdict(list)
         for due in dues:
             by_kind[due.what].append(due)
@@ -83,6 +84,14 @@ class Sweep:
             # Whoever could not write cannot have beaten: silence says something only where this gets through.
             self._prove_writable()
         return dead
+
+    def _forget(self, gone: Sequence[Boot]) -> None:
+        """Look no more at boots that are gone for good, now that their claims are settled."""
+        if gone:
+            logger.warning("gone without a word: %s", ", ".join(f"{boot.role} ({boot.pid})" for boot in gone))
+            with self.ledger.write() as transaction:
+                for boot in gone:
+                    transaction.beat(boot._replace(stopped=True))
 
     def _prove_writable(self) -> None:
         try:
