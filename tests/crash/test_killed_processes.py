@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 import signal
 from contextlib import closing
+from typing import BinaryIO
 
 from gateway.reading import LedgerOutcomes, open_reading
 from interlock.adapters.celery_hints import CeleryHintPublisher
@@ -13,9 +15,10 @@ from interlock.adapters.redis_client import connect
 from interlock.adapters.redis_stream import RedisEventStream
 from interlock.errors import BrokerUnavailableError
 from interlock.hint import Hint
-from tests.support.calling import Call, Fate, Traffic, shell
+from tests.support.calling import BEGUN, Call, Fate, Traffic, shell
 from tests.support.checker import check
 from tests.support.crashing import hurt_system, settle
+from tests.support.effects import effects_of
 from tests.support.quiet import wait_until_quiet
 from tests.support.running import RunningSystem
 from tests.support.wait import until
@@ -102,15 +105,38 @@ def deliver(publisher: CeleryHintPublisher, call: Call, times: int) -> None:
 def test_a_pool_stopped_past_its_lease_and_woken_runs_nothing_twice(rng: random.Random) -> None:
     with hurt_system(rng) as (system, traffic):
         more_calls(traffic, 5)
-        running = shell("one", "long", seconds=1.0)
+        running = shell("one", "long", seconds=1.5)
         traffic.close()
         traffic.send([running])
-        until(lambda: phase_of(system, running) == "running", 10, "it runs")
-        pool = system.kill_role("pool-shell", signal.SIGSTOP)
+        until((system.directory.workspaces / "one" / f"{BEGUN}{running.nonce}").exists, 15, "it runs")
+        pool = stop_role(system, "pool-shell")
         until(lambda: phase_of(system, running) == "reconciliation_required", 15, "its lease ran out")
+        until(lambda: effects_of(system.directory.workspaces)[running.nonce], 15, "its effect happened")
         os.kill(pool, signal.SIGCONT)
         until(lambda: phase_of(system, running) == "done", 15, "its own late outcome settles it")
         assert settle(system, traffic) == []
+
+
+def stop_role(system: RunningSystem, name: str) -> int:
+    """Stop a role's process where it does not have the ledger's turn: that would stop everybody."""
+    while True:
+        pid = system.kill_role(name, signal.SIGSTOP)
+        with open(system.directory.ledger_lock, "rb") as lock:
+            try:
+                until(lambda: has_turn(lock), 0.3, "the ledger's turn")
+            except AssertionError:
+                os.kill(pid, signal.SIGCONT)
+            else:
+                return pid
+
+
+def has_turn(lock: BinaryIO) -> bool:
+    """Whether it is this process's turn now to write the ledger."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def phase_of(system: RunningSystem, call: Call) -> str:

@@ -42,6 +42,8 @@ TENANT = "default"
 BOT = "crash-bot"
 ANSWER_SECONDS = 40.0
 RESEND_SECONDS = 2
+BEGUN = "begun-"
+"""Begins the name of the file by which a slow program says that it runs."""
 
 
 class Fate(StrEnum):
@@ -118,7 +120,7 @@ def writing(session: str, stage: str) -> Call:
 def shell(session: str, stage: str, verdict: Verdict = Verdict.NONE, seconds: float = 0) -> Call:
     """A call whose effect is a line in a file that the system never reads."""
     nonce = new_id()
-    pause = f"sleep {seconds}; " if seconds else ""
+    pause = f"touch {BEGUN}{nonce}; sleep {seconds}; " if seconds else ""
     script = f"{pause}echo {nonce} >> effects && sync effects"
     return Call("shell.run", {"argv": ["sh", "-c", script]}, session, stage, nonce, verdict)
 
