@@ -15,7 +15,7 @@ from threading import Lock
 from typing import Protocol
 
 from governance.execution import CLAIMABLE, Claim, Claimant, Claimed, Execution, Unusable, Work
-from interlock.contract import Tool
+from interlock.contract import EffectScope, Tool
 from interlock.identifier import new_id
 from interlock.permit import Permit, PermitMismatch, mismatch
 from interlock.receipt import SandboxReport
@@ -25,7 +25,7 @@ from interlock.tier import Pool
 DROPS_MAX = 10
 """Invocations dropped in a row after which this worker is taken to be what is wrong."""
 DOUBTS = frozenset(("PERMIT_UNVERIFIABLE", "CONTRACT_CHANGED", "TOOL_UNAVAILABLE"))
-"""What another worker may find right. Anything else is wrong with the hint or with the record, whoever looks."""
+"""What another worker may find right; anything else is wrong with hint or record, whoever looks."""
 
 _OF_THE_CONTRACT = frozenset(("CONTRACT_CHANGED", "TOOL_UNAVAILABLE"))
 
@@ -205,6 +205,9 @@ class Claiming:
             return Dropped(
                 "CONTRACT_CHANGED", f"{work.action.tool} is not known by the contract it was judged by"
             )
+        fault = _contract_fault(work, contract)
+        if fault is not None:
+            return Dropped("HEAD_DIFFERS", fault)
         if not self._toolset.has(contract, work.action.contract_digest):
             return Dropped("TOOL_UNAVAILABLE", f"{work.action.tool} {contract.version} is not in this pool")
         return Prepared(work, contract, permit, new_id(), self._toolset.sandbox(contract))
@@ -226,6 +229,23 @@ def lots(prepared: Iterable[Prepared], pool: str) -> list[list[Prepared]]:
     together = [item for item in items if is_pure and item.is_batchable]
     alone = [[item] for item in items if not (is_pure and item.is_batchable)]
     return ([together] if together else []) + alone
+
+
+def _contract_fault(work: Work, contract: Tool) -> str | None:
+    """What head or request say otherwise than the pinned contract: the permit binds the contract only."""
+    head, requested = work.head, work.requested
+    is_external = contract.effect_scope is EffectScope.EXTERNAL
+    told = {
+        "tier": (requested.tier, contract.tier.value),
+        "effect_scope": (requested.effect_scope, contract.effect_scope.value),
+        "timeout_ms": (requested.timeout_ms, contract.timeout_ms),
+        "may_repeat": (head.may_repeat, contract.may_repeat),
+        "guards_twins": (head.guards_twins, contract.guards_twins),
+        "external": (head.external, is_external),
+        "batchable": (head.batchable, contract.is_batchable),
+    }
+    names = [name for name, (said, true) in told.items() if said != true]
+    return f"it says otherwise than its contract of {', '.join(names)}" if names else None
 
 
 def _named(found: PermitMismatch, work: Work, permit: Permit) -> PermitMismatch:
