@@ -12,6 +12,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from governance.ledger import Append, Head, Ledger, LedgerTransaction
+from governance.secrecy import Secrecy
 from interlock.canonical import canonical, parse_json
 from interlock.contract import BUILTIN_CATALOGUE, EffectScope, Executor, Strength, Tool
 from interlock.decision import Reason
@@ -56,9 +57,15 @@ def _schema_reasons(contract: Tool) -> Iterable[Reason]:
     for role, schema in schemas:
         if schema is None:
             continue
-        for refusal in check_schema(schema, role=role):
-            sentence = f"{contract.qualified_name}: {role}: {refusal.message}"
-            yield Reason(code=refusal.code, sentence=sentence, pointer=refusal.pointer)
+        refusals = check_schema(schema, role=role)
+        # What is no schema, or an endless one, has no places that could be marked.
+        reasons = [
+            Reason(code=refusal.code, sentence=refusal.message, pointer=refusal.pointer)
+            for refusal in refusals
+        ] or Secrecy(schema).reasons(role)
+        for reason in reasons:
+            sentence = f"{contract.qualified_name}: {role}: {reason.sentence}"
+            yield reason.model_copy(update={"sentence": sentence})
 
 
 def _output_reasons(contract: Tool) -> Iterable[Reason]:

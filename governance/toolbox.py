@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from governance.ledger import Ledger, LedgerView
-from governance.sensitive import marks_sensitive, sensitive_pointers
-from interlock.canonical import Json, JsonObject, read_stored, thaw
+from governance.secrecy import Secrecy
+from interlock.canonical import JsonObject, read_stored
 from interlock.contract import Tool
 from interlock.decision import Reason
 from interlock.event import Stream, StreamKind
@@ -25,12 +25,12 @@ class KnownTool:
     contract: Tool
     digest: str
     parameters: CompiledSchema
-    sensitive_schema: Json
-    """The parameter schema where it marks something sensitive, else None."""
+    secrecy: Secrecy
+    """Which parameters are sensitive."""
 
     def sensitive(self, arguments: JsonObject) -> tuple[str, ...]:
         """JSON Pointers to the arguments that are sensitive."""
-        return () if self.sensitive_schema is None else sensitive_pointers(self.sensitive_schema, arguments)
+        return self.secrecy.pointers(arguments)
 
     def faults(self, arguments: JsonObject) -> tuple[Reason, ...]:
         """What the parameter schema has against these arguments."""
@@ -104,8 +104,4 @@ class Toolbox:
 def _compile(digest: str, body: bytes) -> KnownTool:
     contract = Tool.model_validate(read_stored(body))
     parameters = compile_schema(contract.parameters, closed=not contract.open_parameters)
-    return KnownTool(contract, digest, parameters, _sensitive_schema(contract))
-
-
-def _sensitive_schema(contract: Tool) -> Json:
-    return thaw(contract.parameters) if marks_sensitive(contract.parameters) else None
+    return KnownTool(contract, digest, parameters, Secrecy(contract.parameters))

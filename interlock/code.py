@@ -349,6 +349,12 @@ _REGISTRATION = CodeGroup(
             "Write the pattern without them; matching takes linear time.",
         ),
         ErrorCode(
+            "SENSITIVE_MISPLACED",
+            "Mark cannot be kept",
+            "A schema says `sensitive` where it marks no value of a parameter, so nothing would be sealed.",
+            "Put `sensitive: true` into the schema of the parameter itself.",
+        ),
+        ErrorCode(
             "OUTPUT_SCHEMA_FREE_STRING",
             "Output is one free string",
             "The output schema requires nothing but a string, so results could not be checked.",

@@ -31,6 +31,7 @@ __all__ = [
     "CompiledEngine",
     "CompiledSchema",
     "Invalid",
+    "Patterns",
     "Refusal",
     "SchemaEngine",
     "SchemaFault",
@@ -88,19 +89,29 @@ class Refusal:
     pointer: str = ""
 
 
+class Patterns:
+    """Patterns of one schema, matched as its validator matches them."""
+
+    def __init__(self, engine: SchemaEngine | None = None) -> None:
+        self._engine = engine or RustSchemaEngine()
+        self._compiled: dict[str, CompiledEngine | None] = {}
+
+    def matches(self, pattern: str, name: str) -> bool:
+        """Whether a name fits; a pattern that the validator does not take fits every name."""
+        if pattern not in self._compiled:
+            try:
+                self._compiled[pattern] = self._engine.compile({"pattern": pattern})
+            except EngineRefusedError:
+                self._compiled[pattern] = None
+        compiled = self._compiled[pattern]
+        return compiled is None or compiled.is_valid(name)
+
+
 def close_schema(
     schema: Mapping[str, FrozenJson] | JsonObject, *, engine: SchemaEngine | None = None
 ) -> JsonObject:
     """A closed copy: `interlock.closing` says what is closed and what stays open."""
-    used = engine or RustSchemaEngine()
-
-    def matches(pattern: str, name: str) -> bool:
-        try:
-            return used.compile({"pattern": pattern}).is_valid(name)
-        except EngineRefusedError:
-            return True
-
-    return closing.close_schema(schema, matches=matches)
+    return closing.close_schema(schema, matches=Patterns(engine).matches)
 
 
 def check_schema(

@@ -32,6 +32,8 @@ _SINGLE = (
 )
 _LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
 _MAPS = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
+SUBSCHEMAS = frozenset((*_SINGLE, *_LISTS, *_MAPS))
+"""Every keyword that holds schemas."""
 
 
 @dataclass(frozen=True, slots=True)
