@@ -6,19 +6,19 @@ Looks whether it is still wanted before each item and while one runs. Never retr
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from governance.execution import Execution
-from interlock.canonical import sha256_hex, thaw
+from interlock.canonical import thaw
 from interlock.clock import boottime_ns
 from interlock.contract import Executor, Tool
 from interlock.errors import LedgerUnavailableError
 from interlock.fault import FaultPoints
 from interlock.receipt import SandboxReport
 from interlock.tier import ToolCapability
+from interlock.workspace import workspace_name
 from workers.claim import Prepared
 from workers.supervisor.port import Call, Failed, NotStarted, Outcome, Supervisor
 from workers.tools.mock import run_mock
@@ -28,8 +28,6 @@ from workers.tools.table import SUPERVISED_TOOLS
 FRESH_NS = 10_000_000
 """How old a look at the claims may be when an item of an envelope begins. Pure tools take microseconds: a
 look each would cost more than all of them, and no look is younger than its own way from the store."""
-
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 
 _LOG = logging.getLogger("interlock.run")
 
@@ -179,13 +177,14 @@ class Running:
         return outcome
 
     def _call(self, item: Prepared, start_by_ns: int) -> Call:
-        contract, head = item.contract, item.work.head
+        # Where it runs is what was permitted, not what the head says.
+        contract, action = item.contract, item.work.action
         return Call(
             invocation_id=item.invocation_id,
             tool=contract.name,
             arguments=item.work.request.thawed(),
-            session_id=head.session,
-            workspace=self._workspace(contract, head.session),
+            session_id=action.session,
+            workspace=self._workspace(contract, action.tenant, action.session),
             capabilities=frozenset(capability.value for capability in contract.capabilities),
             wall_limit_ms=self._wall_limit_ms(item),
             output_limit_bytes=contract.limits.output_bytes,
@@ -201,16 +200,15 @@ class Running:
         left_ms = (deadline_us - self._execution.store_now_us()) // 1_000
         return max(1, min(item.contract.timeout_ms, left_ms))
 
-    def _workspace(self, contract: Tool, session: str) -> Path | None:
+    def _workspace(self, contract: Tool, tenant: str, session: str) -> Path | None:
         if not {ToolCapability.FILE_READ, ToolCapability.FILE_WRITE} & set(contract.capabilities):
             return None
-        return workspace_of(self._workspaces, session)
+        return workspace_of(self._workspaces, tenant, session)
 
 
-def workspace_of(workspaces: Path, session: str) -> Path:
-    """The folder of a session, made when it is missing; a name that is no plain file name is hashed."""
-    name = session if _PLAIN_NAME.fullmatch(session) else f"={sha256_hex(session.encode())}"
-    folder = workspaces / name
+def workspace_of(workspaces: Path, tenant: str, session: str) -> Path:
+    """The folder of a tenant's session, made when it is missing."""
+    folder = workspaces / workspace_name(tenant, session)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder
 

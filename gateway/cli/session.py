@@ -84,6 +84,7 @@ def show_session(name: _Name, data: Data = None, as_json: AsJson = False) -> Non
     directory = enter(data)
     from gateway.reading import open_reading
     from governance.session import find_session
+    from interlock.workspace import workspace_name
 
     with open_reading(directory) as reading:
         with reading.ledger.read() as view:
@@ -91,7 +92,7 @@ def show_session(name: _Name, data: Data = None, as_json: AsJson = False) -> Non
         if facts is None:
             raise NotFoundError("session", name)
         seq, state = reading.state(name)
-    workspace = directory.workspaces / name
+    workspace = directory.workspaces / workspace_name(TENANT, name)
     document: dict[str, Any] = {
         "session": name,
         "mode": facts.mode.value,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -144,11 +145,28 @@ def test_while_it_runs_the_deadline_is_the_limit(ledger: FailingLedger, tmp_path
 
 @pytest.mark.parametrize("session", ["..", ".", "", "a/b", "a\nb", "=x", "ü", "a" * 200])
 def test_no_session_names_a_folder_outside_or_of_another(tmp_path: Path, session: str) -> None:
-    folder = workspace_of(tmp_path, session)
+    folder = workspace_of(tmp_path, "default", session)
     assert folder.parent == tmp_path
     assert folder.name.startswith("=")
     assert folder.name != session
 
 
 def test_a_plain_session_has_a_folder_of_its_name(tmp_path: Path) -> None:
-    assert workspace_of(tmp_path, "agent-1") == tmp_path / "agent-1"
+    assert workspace_of(tmp_path, "default", "agent-1") == tmp_path / "agent-1"
+
+
+@pytest.mark.parametrize("session", ["agent-1", "", "a/b", ".."])
+def test_one_name_in_two_tenants_is_two_folders(tmp_path: Path, session: str) -> None:
+    folders = {workspace_of(tmp_path, tenant, session) for tenant in ("default", "a", "b", "a/b", "")}
+    assert len(folders) == 5
+    assert {folder.parent for folder in folders} == {tmp_path}
+
+
+def test_a_call_runs_in_the_workspace_of_what_was_permitted(ledger: FailingLedger, tmp_path: Path) -> None:
+    shell = tools()["shell.run"]
+    bench = Workbench(ledger, tmp_path, pool="shell", boot="boot-2")
+    [identifier] = grant(ledger, bench.governance, [Asked(shell, {"argv": ["true"]}, tenant="other")])
+    [item] = bench.claiming.prepare([identifier])
+    head = replace(item.work.head, session="victim", tenant="default")
+    call = bench.running._call(replace(item, work=replace(item.work, head=head)), 0)
+    assert (call.session_id, call.workspace) == ("s", workspace_of(tmp_path / "workspaces", "other", "s"))
