@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from governance.execution.attempt import CLAIMABLE, Claim, Claimant, Claimed, claim_step, stale_step
+from governance.execution.attempt import Claim, Claimant, Claimed, claim_step, stale_step
 from governance.execution.outcome import (
     Outcome,
     Reported,
@@ -31,7 +31,7 @@ from governance.execution.step import (
     mismatch_append,
     stop_reason,
 )
-from governance.execution.work import Unseal, Unusable, Work, read_work
+from governance.execution.work import CLAIMABLE, Unseal, Unusable, Work, read_work
 from governance.ledger import Boot, Ledger, LedgerTransaction
 from governance.line import Line
 from interlock.clock import boottime_ns

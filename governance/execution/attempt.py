@@ -13,8 +13,6 @@ from interlock.phase import Phase
 from interlock.receipt import SandboxReport
 from interlock.settings import Settings
 
-CLAIMABLE = frozenset((Phase.QUEUED.value, Phase.RETRY_WAIT.value))
-
 
 @dataclass(frozen=True, slots=True)
 class Claimant:

@@ -11,13 +11,17 @@ from dataclasses import dataclass
 from governance.action import action_of
 from governance.ledger import Head
 from interlock.canonical import JsonObject, canonical, sha256_hex
+from interlock.contract import EffectScope
 from interlock.event import StoredEvent, ToolInvocationRequested
 from interlock.permit import Action, Permit
-from interlock.phase import NEW, next_phase
+from interlock.phase import NEW, Phase, next_phase
 from interlock.request import ToolRequest
 
 Unseal = Callable[[JsonObject, Sequence[str], str], JsonObject]
 """Stored arguments, the pointers to what is sealed in them, and the invocation: the true arguments."""
+
+
+CLAIMABLE = frozenset((Phase.QUEUED.value, Phase.RETRY_WAIT.value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +76,38 @@ def read_work(head: Head, events: Sequence[StoredEvent], unseal: Unseal) -> Work
             arguments = unseal(arguments, requested.sensitive, head.id)
         except ValueError as error:
             return Unusable(head.id, "SEAL_NOT_OPENED", str(error))
-    return _work(head, events, requested, arguments)
+    work = _work(head, events, requested, arguments)
+    fault = _column_fault(work, events[0])
+    return work if fault is None else Unusable(head.id, "HEAD_DIFFERS", fault)
+
+
+def _column_fault(work: Work, event: StoredEvent) -> str | None:
+    """What the head, or the row of the request, says otherwise than the request that may be claimed.
+
+    A request that is itself not what was permitted is left to the permit, which names what differs.
+    """
+    head, requested = work.head, work.requested
+    if head.phase not in CLAIMABLE or work.permit is None:
+        return None
+    if work.permit.terms.action_digest != work.action.digest:
+        return None
+    told = {
+        "tenant": (requested.tenant, head.tenant, event.tenant),
+        "session": (requested.session, head.session, event.session),
+        "stage": (requested.stage, head.stage),
+        "client": (requested.client, head.client),
+        "tool": (requested.tool, head.tool),
+        "contract_digest": (requested.contract_digest, head.contract_digest),
+        "pool": (requested.capability_pool, head.pool),
+        "priority": (requested.priority, head.priority),
+        "deadline_us": (requested.deadline_us or 0, head.deadline_us),
+        "may_repeat": (requested.may_repeat, head.may_repeat),
+        "external": (requested.effect_scope == EffectScope.EXTERNAL, head.external),
+        "action_digest": (work.action.digest, head.action_digest, requested.action_digest),
+        "request_digest": (requested.request_digest, head.request_digest),
+    }
+    names = [name for name, (true, *others) in told.items() if any(other != true for other in others)]
+    return f"the head or the row says otherwise than the request of {', '.join(names)}" if names else None
 
 
 def _phase_fault(head: Head, events: Sequence[StoredEvent]) -> str | None:

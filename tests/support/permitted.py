@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from governance.ledger import Append, Due, Head, Ledger
@@ -41,6 +41,8 @@ class Asked:
     valid_us: tuple[int, int] = (-60_000_000, 600_000_000)
     """From and until, about the ledger's now."""
     cancel: bool = False
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    """Columns of the head as somebody who can write the ledger made them."""
 
     def action(self) -> Action:
         request = ToolRequest(tool=self.contract.qualified_name, arguments=dict(self.arguments))
@@ -80,6 +82,7 @@ class Asked:
             may_repeat=self.contract.may_repeat,
             effect_scope=self.contract.effect_scope.value,
             timeout_ms=self.contract.timeout_ms,
+            deadline_us=self.deadline_us or None,
         )
 
 
@@ -148,7 +151,7 @@ def append_granted(
 def head_of(identifier: str, item: Asked, permit: Permit) -> Head:
     """The head of a granted invocation whose stage is free."""
     contract, action = item.contract, item.action()
-    return Head(
+    head = Head(
         kind="invocation",
         id=identifier,
         tenant=item.tenant,
@@ -171,6 +174,7 @@ def head_of(identifier: str, item: Asked, permit: Permit) -> Head:
         batchable=contract.is_batchable,
         cancel=item.cancel,
     )
+    return replace(head, **item.columns)
 
 
 def types_of(ledger: Ledger, identifier: str, kind: str = "invocation") -> list[str]:

@@ -99,6 +99,37 @@ def test_a_head_that_was_put_back_offers_nothing_again(bench: Workbench, ledger:
     assert getattr(put_back, "code", None) == "HEAD_DIFFERS"
 
 
+HEADS: dict[str, Any] = {
+    "tenant": "other", "session": "victim", "stage": "g", "client": "other", "tool": "shell.run",
+    "contract_digest": "0" * 64, "priority": 0, "deadline_us": 1, "may_repeat": False,
+    "external": True, "action_digest": "x", "request_digest": "x", "guards_twins": True, "batchable": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(HEADS))
+def test_a_head_that_says_otherwise_than_what_was_permitted_runs_nothing(
+    bench: Workbench, ledger: FailingLedger, name: str
+) -> None:
+    [identifier] = grant(ledger, bench.governance, [replace(ASKED, columns={name: HEADS[name]})])
+    bench.serve(identifier)
+    assert phase_of(ledger, identifier) == "queued"
+    assert bench.drops.counts() == {"HEAD_DIFFERS": 1}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"may_repeat": False}, {"effect_scope": "external"}, {"timeout_ms": 86_400_000}, {"priority": 0}],
+    ids=lambda changed: next(iter(changed)),
+)
+def test_a_request_that_says_otherwise_than_its_contract_runs_nothing(
+    bench: Workbench, ledger: FailingLedger, changed: dict[str, Any]
+) -> None:
+    [identifier] = grant(ledger, bench.governance, [ASKED], changed=changed)
+    bench.serve(identifier)
+    assert phase_of(ledger, identifier) == "queued"
+    assert bench.drops.counts() == {"HEAD_DIFFERS": 1}
+
+
 def test_ten_wrong_hints_in_a_row_stop_the_claiming(bench: Workbench, ledger: FailingLedger) -> None:
     stranger = Ed25519Signer.generate()
     wrong = grant(ledger, stranger, [replace(ASKED, stage=f"g{n}") for n in range(10)])
