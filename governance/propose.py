@@ -211,6 +211,7 @@ class _Batch:
         self.heads[head.stream] = head
         if decision.kind is DecisionKind.REFUSED:
             return _rejected(proposal, decision)
+        self._enter(proposal, session)
         self._stand(head, key)
         return Answer(invocation_id=proposal.id, status="accepted", phase="deciding")
 
@@ -224,22 +225,27 @@ class _Batch:
             self.bindings.append((key, self.owners[key]))
 
     def _session(self, proposal: Proposal) -> SessionFacts:
+        """The session's facts; of one that nobody opened, those that an acceptance will open it with."""
         stream = session_stream(proposal.tenant, proposal.session)
-        facts = self.sessions.get(stream)
-        if facts is None:
-            facts = self.sessions[stream] = SessionFacts(IMPLICIT_MODE, proposal.client, closed=False)
-            self.openings.append(
-                opening(
-                    proposal.tenant,
-                    proposal.session,
-                    IMPLICIT_MODE,
-                    client=proposal.client,
-                    opened_by=f"client:{proposal.client}",
-                    implicit=True,
-                    cause=f"submission:{proposal.id}",
-                )
+        return self.sessions.get(stream) or SessionFacts(IMPLICIT_MODE, proposal.client, closed=False)
+
+    def _enter(self, proposal: Proposal, session: SessionFacts) -> None:
+        """Open the session with the first proposal that is accepted in it; a refused one takes no name."""
+        stream = session_stream(proposal.tenant, proposal.session)
+        if stream in self.sessions:
+            return
+        self.sessions[stream] = session
+        self.openings.append(
+            opening(
+                proposal.tenant,
+                proposal.session,
+                session.mode,
+                client=session.client,
+                opened_by=f"client:{proposal.client}",
+                implicit=True,
+                cause=f"submission:{proposal.id}",
             )
-        return facts
+        )
 
     def _case(self, ready: Draft, session: SessionFacts) -> Case:
         digest = ready.requested.action_digest

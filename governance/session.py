@@ -71,12 +71,19 @@ def open_session(
         cause=f"operator:{opened_by}",
     )
     with ledger.write([str(append.stream)], control=True) as transaction:
-        lost = transaction.append([append])
-        if not lost:
-            transaction.raise_epoch()
-    if lost:
-        return Reason(code="SESSION_EXISTS", sentence=f"a session {session} exists already")
+        if transaction.append([append]):
+            return _exists(transaction, append.stream, session)
+        transaction.raise_epoch()
     return None
+
+
+def _exists(view: LedgerView, stream: Stream, session: str) -> Reason:
+    """Why a name is taken: what stands there, and whether anybody chose its mode."""
+    facts, opened = session_facts(view.heads([stream])[stream]), view.events([stream])[stream][0].body()
+    state = "closed" if facts.closed else "open"
+    how = ", opened implicitly by the first proposal that was accepted in it" if opened["implicit"] else ""
+    sentence = f"a session {session} exists already: {state}, mode {facts.mode.value}, client {facts.client}"
+    return Reason(code="SESSION_EXISTS", sentence=sentence + how)
 
 
 def close_session(ledger: Ledger, tenant: str, session: str, *, closed_by: str) -> Reason | None:

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from governance.session import open_session
 from governance.toolbox import Toolbox
+from interlock.canonical import canonical, sha256_hex
 from interlock.identifier import new_id
 from interlock.tier import SessionMode
 from tests.support.court import Court
@@ -158,6 +160,25 @@ def test_a_sensitive_value_is_stored_sealed_and_hashed_by_its_true_value(court: 
         assert secret.encode() not in b"".join(event.payload for event in view.range(0, 1_000))
 
 
+def test_of_a_call_that_may_show_a_secret_under_another_key_only_digest_and_size_are_kept(
+    court: Court,
+) -> None:
+    secret = new_id()
+    answer = court.say("login", {"user": "u", "pasword": secret})
+    requested = court.docket(answer.invocation_id).requested
+    assert (answer.code, requested.arguments, requested.sensitive) == ("SCHEMA_INVALID", None, ())
+    text = canonical({"pasword": secret, "user": "u"})
+    assert requested.raw == {"sha256": sha256_hex(text), "size_bytes": len(text)}
+    assert requested.arguments_hash == sha256_hex(text)
+    with court.ledger.read() as view:
+        assert secret.encode() not in b"".join(event.payload for event in view.range(0, 1_000))
+
+
+def test_of_another_refused_call_the_arguments_are_kept(court: Court) -> None:
+    requested = court.docket(court.say("note", {"txt": "x"}).invocation_id).requested
+    assert (requested.arguments, requested.raw) == ({"txt": "x"}, None)
+
+
 def test_every_accepted_invocation_has_one_due_row(court: Court) -> None:
     queued, parked = court.say("echo", {"value": 1}), court.say("note", {"text": "x"}, stage="h")
     assert [
@@ -184,3 +205,25 @@ def test_a_tool_whose_schema_made_room_for_others_is_still_known(court: Court) -
     assert toolbox.find_all(["note"])[1]["note"] is not None
     pinned = toolbox.pinned(first.digest)
     assert (again.digest, pinned and pinned.contract) == (first.digest, first.contract)
+
+
+def test_a_refused_proposal_opens_no_session(court: Court) -> None:
+    refused = court.proposal("nothing", {}, session="prod")
+    foreign = court.proposal("echo", {"value": 1}, session="prod", client="other")
+    answers = court.submit(refused, foreign).answers
+    assert [answer.status for answer in answers] == ["refused", "accepted"], "the name was not taken"
+    assert court.say("nothing", {}, session="later").code == "UNKNOWN_TOOL"
+    court.open("later", SessionMode.OPERATE)
+
+
+@pytest.mark.parametrize("is_implicit", [True, False])
+def test_a_taken_session_name_says_how_it_was_opened(court: Court, is_implicit: bool) -> None:
+    if is_implicit:
+        court.say("echo", {"value": 1}, session="t")
+    else:
+        court.open("t", SessionMode.OBSERVE)
+    reason = open_session(court.ledger, "default", "t", SessionMode.EDIT, client="local", opened_by="test")
+    assert reason is not None
+    assert reason.code == "SESSION_EXISTS"
+    assert "open, mode observe, client local" in reason.sentence
+    assert ("opened implicitly" in reason.sentence) is is_implicit
