@@ -16,6 +16,7 @@ from typing import Literal
 from gateway.embedded import kernel
 from gateway.embedded.adapters.valkey import find_server, server_version
 from gateway.embedded.broker import files_set_aside, is_ready
+from gateway.embedded.control import ask
 from gateway.embedded.directory import (
     LAYOUT_VERSION,
     MEMORY_FILESYSTEMS,
@@ -25,6 +26,7 @@ from gateway.embedded.directory import (
 )
 from gateway.embedded.error import BrokerError
 from gateway.embedded.start_lock import lock_owner
+from interlock.errors import NotRunningError
 
 State = Literal["ok", "degraded", "off", "failed"]
 
@@ -58,6 +60,7 @@ def check_all(directory: DataDirectory, environment: Mapping[str, str]) -> list[
         lambda: check_server(environment),
         lambda: check_broker(directory),
         lambda: check_running(directory),
+        lambda: check_roles(directory),
     )
     return [check() for check in checks]
 
@@ -201,6 +204,26 @@ def check_running(directory: DataDirectory) -> Check:
     if owner is None:
         return Check("running", "off", "no system runs here", "start it with `interlock up`")
     return Check("running", "ok", f"process {owner}")
+
+
+def check_roles(directory: DataDirectory) -> Check:
+    """Whether a role of the running system had to be started again."""
+    try:
+        return judge_roles(ask(directory, {"do": "status"}).get("roles"))
+    except NotRunningError:
+        return Check("roles", "off", "no system answers here", "start it with `interlock up`")
+
+
+def judge_roles(roles: object) -> Check:
+    """What `status` tells of the roles, as a check."""
+    known = [role for role in roles if isinstance(role, dict)] if isinstance(roles, list) else []
+    again = [role for role in known if role.get("restarts")]
+    if not again:
+        return Check("roles", "ok", f"{len(known)} roles, none was started again")
+    shown = ", ".join(
+        f"{role['name']} {role['restarts']} times (last exit {role['last_exit']})" for role in again
+    )
+    return Check("roles", "degraded", f"started again: {shown}", "its log in the data directory says why")
 
 
 def _existing(directory: DataDirectory) -> Path:

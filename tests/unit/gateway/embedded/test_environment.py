@@ -65,3 +65,16 @@ def test_every_state_but_ok_comes_with_a_remedy(tmp_path: Path) -> None:
         [],
         ["broker"],
     )
+
+
+def test_a_role_that_had_to_be_started_again_is_named() -> None:
+    well = {"name": "pool-pure", "restarts": 0, "last_exit": None}
+    assert doctor.judge_roles([well]).state == "ok"
+
+    check = doctor.judge_roles([well, {"name": "pool-fs", "restarts": 2, "last_exit": 1}])
+
+    assert (check.state, check.detail) == ("degraded", "started again: pool-fs 2 times (last exit 1)")
+
+
+def test_the_roles_of_no_system_are_off(tmp_path: Path) -> None:
+    assert doctor.check_roles(DataDirectory.at(tmp_path / "none")).state == "off"
