@@ -6,6 +6,7 @@ When the pool is gone it ends the tree and leaves the outcome in the orphans' fo
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Mapping
@@ -30,6 +31,7 @@ from workers.supervisor.tree import adopt_orphans, end_all
 from workers.supervisor.watch import Bounds, End, Ran, watch
 from workers.tools.fetch import Fetch
 from workers.tools.plan import Plan, Refusal
+from workers.tools.snapshot import reopen
 from workers.tools.table import plan_of
 
 RAW_OUTPUT_BYTES_MAX = 65_536
@@ -69,6 +71,10 @@ def supervise(channel: Channel, ready: Ready) -> None:
     if frame is None or frame["frame"] != CALL:
         return
     call = decode_call(frame["call"])
+    if call.workspace is not None:
+        # An earlier run may have shut everybody out of it. Where it cannot be done the launcher says why.
+        with contextlib.suppress(OSError):
+            reopen(call.workspace)
     _deliver(channel, ready.settings.orphan_outcome_dir, call, _outcome(channel, ready, call))
 
 

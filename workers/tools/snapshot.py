@@ -1,6 +1,7 @@
 """What a run changed in a workspace: a bounded scan before, a bounded scan after, and the difference.
 
 Never follows a link and never opens anything but regular files; what is over the bounds is said, not guessed.
+The root is ours: a mode that a run gave it is taken back, or no later run could use it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 from workers.supervisor.port import AffectedEntity
 
 UNREAD = "unread"
+ROOT_MODE = 0o700
 _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CHUNK_BYTES = 256 * 1024
@@ -87,15 +89,22 @@ class _Scan:
     marks: dict[bytes, Mark] = field(default_factory=dict)
 
 
+def reopen(root: Path) -> None:
+    """Gives a workspace's root its mode back. Raises OSError where that cannot be done."""
+    # By a descriptor that needs no right to the folder itself, and that no other folder can slip under.
+    fd = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if stat.S_IMODE(os.fstat(fd).st_mode) != ROOT_MODE:
+            os.chmod(f"/proc/self/fd/{fd}", ROOT_MODE)
+    finally:
+        os.close(fd)
+
+
 def take_snapshot(root: Path | None, bounds: ScanBounds, known: Snapshot | None = None) -> Snapshot:
     """Scans `root`; an entry that looks exactly as in `known` keeps the digest it had there."""
     scan = _Scan(bounds, known.marks if known else {}, bounds.digest_bytes)
     if root is not None:
-        fd = os.open(root, _OPEN_FOLDER)
-        try:
-            _scan_folder(scan, fd, b"", 0)
-        finally:
-            os.close(fd)
+        _scan_root(scan, root)
     return Snapshot(scan.marks, scan.is_whole)
 
 
@@ -120,6 +129,27 @@ def _changed(before: Mapping[bytes, Mark], after: Mapping[bytes, Mark]) -> Itera
         if old == new or (old and new and old.digest == new.digest != UNREAD):
             continue
         yield Change(path, old.digest if old else None, new.digest if new else None)
+
+
+def _scan_root(scan: _Scan, root: Path) -> None:
+    try:
+        reopen(root)
+        fd = os.open(root, _OPEN_FOLDER)
+    except OSError:
+        _leave_unread(scan, b"")
+        return
+    try:
+        _scan_folder(scan, fd, b"", 0)
+    finally:
+        os.close(fd)
+
+
+def _leave_unread(scan: _Scan, prefix: bytes) -> None:
+    """What was known below a folder that cannot be looked into is unread now, and not gone."""
+    scan.is_whole = False
+    for path, mark in scan.known.items():
+        if path.startswith(prefix):
+            scan.marks[path] = Mark(mark.seen, UNREAD)
 
 
 def _scan_folder(scan: _Scan, fd: int, prefix: bytes, depth: int) -> None:
@@ -152,11 +182,19 @@ def _scan_entry(scan: _Scan, parent: int, name: bytes, prefix: bytes, depth: int
     elif depth >= scan.bounds.depth:
         scan.is_whole = False
     else:
+        _scan_below(scan, parent, name, path + b"/", depth + 1)
+
+
+def _scan_below(scan: _Scan, parent: int, name: bytes, prefix: bytes, depth: int) -> None:
+    try:
         fd = os.open(name, _OPEN_FOLDER, dir_fd=parent)
-        try:
-            _scan_folder(scan, fd, path + b"/", depth + 1)
-        finally:
-            os.close(fd)
+    except PermissionError:
+        _leave_unread(scan, prefix)
+        return
+    try:
+        _scan_folder(scan, fd, prefix, depth)
+    finally:
+        os.close(fd)
 
 
 def _mark(scan: _Scan, parent: int, name: bytes, path: bytes, found: os.stat_result) -> Mark:

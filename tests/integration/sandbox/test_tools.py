@@ -94,6 +94,13 @@ def test_names_what_a_program_changed(pool: Pool) -> None:
     assert output["changed_files_truncated"] is False
 
 
+def test_a_program_that_shuts_everybody_out_of_the_workspace_shuts_out_nobody(pool: Pool) -> None:
+    output = pool.shell("echo x > hidden; chmod 000 /work; echo done", session_id="shut")
+    assert output["stdout"]["text"] == "done\n"
+    assert [item["path"] for item in output["changed_files"]] == ["hidden"]
+    assert pool.shell("cat hidden", session_id="shut")["stdout"]["text"] == "x\n"
+
+
 def test_the_scan_follows_no_link_out_of_the_workspace(pool: Pool) -> None:
     pool.shell(f"ln -s {pool.canary.parent} out; echo x > inside", session_id="links")
     os.utime(pool.canary)

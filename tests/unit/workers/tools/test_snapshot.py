@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from pathlib import Path
+
+import pytest
 
 from workers.tools.snapshot import UNREAD, ScanBounds, changes_between, take_snapshot
 
@@ -86,3 +89,24 @@ def test_a_folder_that_cannot_be_entered_or_is_too_deep_is_said(tmp_path: Path) 
     assert not take_snapshot(tmp_path, ScanBounds(depth=1)).is_whole
     assert take_snapshot(tmp_path, ScanBounds(depth=2)).is_whole
     assert take_snapshot(None, BOUNDS).marks == {}
+
+
+def test_a_root_that_shuts_everybody_out_is_opened_again(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "f").write_text("x")
+    root.chmod(0)
+    assert set(take_snapshot(root, BOUNDS).marks) == {b"f"}
+    assert stat.S_IMODE(root.stat().st_mode) == 0o700
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing shuts root out")
+def test_what_lies_in_a_folder_that_shut_us_out_is_unread_and_not_gone(tmp_path: Path) -> None:
+    (tmp_path / "h").mkdir()
+    (tmp_path / "h" / "y").write_text("x")
+    before = take_snapshot(tmp_path, BOUNDS)
+    (tmp_path / "h").chmod(0)
+    changes = changes_between(before, take_snapshot(tmp_path, BOUNDS, before), BOUNDS)
+    (tmp_path / "h").chmod(0o700)
+    assert [(change.path, change.after) for change in changes.changes] == [(b"h/y", UNREAD)]
+    assert not changes.is_whole
