@@ -11,7 +11,7 @@ from governance.action import action_of
 from governance.ledger import Head
 from governance.sensitive import Sealer, sealed_arguments
 from governance.toolbox import KnownTool
-from interlock.canonical import JsonObject, digest_of
+from interlock.canonical import JsonObject, canonical, digest_of, sha256_hex
 from interlock.decision import Reason
 from interlock.event import StreamKind, ToolInvocationRequested
 from interlock.proposal import Proposal
@@ -33,19 +33,28 @@ def draft(proposal: Proposal, known: KnownTool | None, sealer: Sealer) -> Draft:
     """Make one proposal ready."""
     arguments = proposal.arguments
     faults = known.faults(arguments) if known is not None and arguments is not None else ()
-    return Draft(proposal, known, faults, _requested(proposal, known, sealer))
+    kept = _kept(proposal, known, faults, sealer)
+    return Draft(proposal, known, faults, _requested(proposal, known, kept))
 
 
-def _requested(proposal: Proposal, known: KnownTool | None, sealer: Sealer) -> ToolInvocationRequested:
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What is recorded of the arguments."""
+
+    arguments: JsonObject | None = None
+    sensitive: tuple[str, ...] = ()
+    raw: JsonObject | None = None
+
+
+def _requested(proposal: Proposal, known: KnownTool | None, kept: _Kept) -> ToolInvocationRequested:
     contract = None if known is None else known.contract
-    stored, pointers = _stored(proposal, known, sealer)
     requested = ToolInvocationRequested(
         tool=proposal.tool,
         tool_version=contract.version if contract else "",
         contract_digest=known.digest if known else "",
         tier=(contract.tier if contract else Tier.T0).value,
         capability_pool=(contract.pool if contract else Pool.PURE).value,
-        arguments=stored,
+        arguments=kept.arguments,
         arguments_hash=digest_of(proposal.arguments)
         if proposal.arguments is not None
         else proposal.raw_sha256,
@@ -61,30 +70,26 @@ def _requested(proposal: Proposal, known: KnownTool | None, sealer: Sealer) -> T
         key=proposal.key,
         priority=proposal.priority,
         repeat=proposal.repeat,
-        sensitive=pointers,
+        sensitive=kept.sensitive,
         defaulted=proposal.defaulted,
         may_repeat=contract.may_repeat if contract else False,
         effect_scope=contract.effect_scope.value if contract else "none",
         timeout_ms=contract.timeout_ms if contract else 1,
-        raw=_raw(proposal),
+        raw=kept.raw,
     )
     return requested.model_copy(update={"action_digest": action_of(requested).digest})
 
 
-def _stored(
-    proposal: Proposal, known: KnownTool | None, sealer: Sealer
-) -> tuple[JsonObject | None, tuple[str, ...]]:
-    if proposal.arguments is None or known is None:
-        # What cannot be judged is not kept: its digest and size are.
-        return None, ()
-    pointers = known.sensitive(proposal.arguments)
-    return sealed_arguments(proposal.arguments, pointers, sealer, proposal.id), pointers
-
-
-def _raw(proposal: Proposal) -> JsonObject | None:
-    if proposal.arguments is not None:
-        return None
-    return {"sha256": proposal.raw_sha256, "size_bytes": proposal.raw_size}
+def _kept(proposal: Proposal, known: KnownTool | None, faults: tuple[Reason, ...], sealer: Sealer) -> _Kept:
+    arguments = proposal.arguments
+    if arguments is None:
+        return _Kept(raw={"sha256": proposal.raw_sha256, "size_bytes": proposal.raw_size})
+    # What cannot be judged is not kept; and under a misspelt key a secret stands where nothing is marked.
+    if known is None or (faults and known.secrecy is not None):
+        text = canonical(arguments)
+        return _Kept(raw={"sha256": sha256_hex(text), "size_bytes": len(text)})
+    pointers = known.sensitive(arguments)
+    return _Kept(sealed_arguments(arguments, pointers, sealer, proposal.id), pointers)
 
 
 def deadline_us(proposal: Proposal, now_us: int) -> int:

@@ -25,12 +25,12 @@ class KnownTool:
     contract: Tool
     digest: str
     parameters: CompiledSchema
-    secrecy: Secrecy
-    """Which parameters are sensitive."""
+    secrecy: Secrecy | None
+    """Which parameters are sensitive; None where none ever is."""
 
     def sensitive(self, arguments: JsonObject) -> tuple[str, ...]:
         """JSON Pointers to the arguments that are sensitive."""
-        return self.secrecy.pointers(arguments)
+        return () if self.secrecy is None else self.secrecy.pointers(arguments)
 
     def faults(self, arguments: JsonObject) -> tuple[Reason, ...]:
         """What the parameter schema has against these arguments."""
@@ -104,4 +104,5 @@ class Toolbox:
 def _compile(digest: str, body: bytes) -> KnownTool:
     contract = Tool.model_validate(read_stored(body))
     parameters = compile_schema(contract.parameters, closed=not contract.open_parameters)
-    return KnownTool(contract, digest, parameters, Secrecy(contract.parameters))
+    secrecy = Secrecy(contract.parameters)
+    return KnownTool(contract, digest, parameters, secrecy if secrecy.is_any else None)

@@ -8,7 +8,6 @@ import pytest
 
 from governance.session import open_session
 from governance.toolbox import Toolbox
-from interlock.canonical import canonical, sha256_hex
 from interlock.identifier import new_id
 from interlock.tier import SessionMode
 from tests.support.court import Court
@@ -158,25 +157,6 @@ def test_a_sensitive_value_is_stored_sealed_and_hashed_by_its_true_value(court: 
     assert requested.arguments_hash == other.arguments_hash
     with court.ledger.read() as view:
         assert secret.encode() not in b"".join(event.payload for event in view.range(0, 1_000))
-
-
-def test_of_a_call_that_may_show_a_secret_under_another_key_only_digest_and_size_are_kept(
-    court: Court,
-) -> None:
-    secret = new_id()
-    answer = court.say("login", {"user": "u", "pasword": secret})
-    requested = court.docket(answer.invocation_id).requested
-    assert (answer.code, requested.arguments, requested.sensitive) == ("SCHEMA_INVALID", None, ())
-    text = canonical({"pasword": secret, "user": "u"})
-    assert requested.raw == {"sha256": sha256_hex(text), "size_bytes": len(text)}
-    assert requested.arguments_hash == sha256_hex(text)
-    with court.ledger.read() as view:
-        assert secret.encode() not in b"".join(event.payload for event in view.range(0, 1_000))
-
-
-def test_of_another_refused_call_the_arguments_are_kept(court: Court) -> None:
-    requested = court.docket(court.say("note", {"txt": "x"}).invocation_id).requested
-    assert (requested.arguments, requested.raw) == ({"txt": "x"}, None)
 
 
 def test_every_accepted_invocation_has_one_due_row(court: Court) -> None:
