@@ -1,5 +1,6 @@
-"""Dead letters: queue items that are no envelope at all, kept as evidence: reason, digest, size, beginning.
+"""Dead letters: queue items that nobody could take in, kept as evidence: reason, digest and size.
 
+Of what is no envelope the beginning is kept as well; what ended its readers may hold a proposal's secrets.
 Never decodes one.
 """
 
@@ -43,6 +44,10 @@ def _payload(letter: DeadLetter) -> DeadLettered:
         reason=letter.reason,
         sha256=sha256_hex(letter.raw),
         size_bytes=len(letter.raw),
-        first_base64=b64encode(letter.raw[:FIRST_BYTES]).decode(),
+        first_base64="" if letter.reason.code == "POISON" else _beginning(letter.raw),
         queue=letter.queue,
     )
+
+
+def _beginning(raw: bytes) -> str:
+    return b64encode(raw[:FIRST_BYTES]).decode()

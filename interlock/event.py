@@ -104,7 +104,7 @@ class ToolInvocationRequested(Word):
     tier: str
     capability_pool: str
     arguments: FrozenValue
-    """Canonical, sensitive values sealed; None where they were no acceptable JSON."""
+    """Canonical, sensitive values sealed; None where they could not be judged or might show a secret."""
     arguments_hash: str
     """Over the true values."""
     request_digest: str
@@ -344,12 +344,13 @@ class VoteRefused(Word):
 
 
 class DeadLettered(Word):
-    """A queue item that was no envelope at all; on `evidence:dead-letters`."""
+    """A queue item that was no envelope, or ended its readers; on `evidence:dead-letters`."""
 
     reason: Reason
     sha256: str
     size_bytes: int
     first_base64: str
+    """The beginning of what is no envelope; "" for what ended its readers."""
     queue: str
 
 
