@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from governance.append import ANY_VERSION, key_is_live, require_appends
 from governance.chain import genesis, place
@@ -22,6 +23,8 @@ from interlock.event import StoredEvent, Stream, StreamKind, invocation_stream
 from interlock.fault import FaultPoints, NoFaults
 from interlock.identifier import new_id
 
+_Key = TypeVar("_Key", str, KeyName)
+_Value = TypeVar("_Value")
 _WAITING = ("queued", "retry_wait")
 _UNRESOLVED = ("queued", "retry_wait", "running", "reconciliation_required")
 
@@ -315,12 +318,64 @@ class InMemoryRecords:
     def streams(self, after: Stream | None, limit: int) -> list[StreamRecord]:
         state = self._state
         return [
-            StreamRecord(state.heads[stream], state.streams.get(stream, []), state.dues.get(stream))
+            StreamRecord(
+                state.heads[stream],
+                state.streams.get(stream, []),
+                state.dues.get(stream),
+                self._before(state.heads[stream]),
+            )
             for stream in _page(state.heads, after, limit)
         ]
 
     def dues(self, after: Stream | None, limit: int) -> list[Due]:
         return [self._state.dues[stream] for stream in _page(self._state.dues, after, limit)]
+
+    def epoch(self) -> int:
+        return self._state.epoch
+
+    def events_of(self, streams: Collection[Stream]) -> dict[Stream, list[StoredEvent]]:
+        known = self._state.streams
+        return {stream: known[stream] for stream in streams if stream in known}
+
+    def contracts_of(self, digests: Collection[str]) -> dict[str, bytes]:
+        known = self._state.contracts
+        return {digest: known[digest] for digest in digests if digest in known}
+
+    def contracts(self, after: str | None, limit: int) -> list[tuple[str, bytes]]:
+        return _rows(self._state.contracts, after, limit)
+
+    def denials_of(self, action_digests: Collection[str]) -> dict[str, str]:
+        known = self._state.denials
+        return {digest: known[digest] for digest in action_digests if digest in known}
+
+    def denials(self, after: str | None, limit: int) -> list[tuple[str, str]]:
+        return _rows(self._state.denials, after, limit)
+
+    def owners_of(self, keys: Collection[KeyName]) -> dict[KeyName, KeyOwner]:
+        return {key: self._state.keys[key] for key in keys if key in self._state.keys}
+
+    def owners(self, after: KeyName | None, limit: int) -> list[tuple[KeyName, KeyOwner]]:
+        return _rows(self._state.keys, after, limit)
+
+    def _before(self, head: Head) -> str | None:
+        if not head.ready:
+            return None
+        return next(
+            (
+                other.id
+                for other in self._state.heads.values()
+                if _is_invocation(other)
+                and other.is_open
+                and other.stage_key == head.stage_key
+                and other.accepted_seq < head.accepted_seq
+            ),
+            None,
+        )
+
+
+def _rows(table: Mapping[_Key, _Value], after: _Key | None, limit: int) -> list[tuple[_Key, _Value]]:
+    keys = sorted(key for key in table if after is None or key > after)[:limit]
+    return [(key, table[key]) for key in keys]
 
 
 def _page(streams: Iterable[Stream], after: Stream | None, limit: int) -> list[Stream]:

@@ -82,9 +82,13 @@ def may_answer(approver: Principal, requested: ToolInvocationRequested, asking: 
 def _read(head: Head) -> Principal:
     data = read_stored(head.data.encode())
     assert isinstance(data, dict)
-    payload = PrincipalRegistered.model_validate(data)
+    return principal_of(head.id, PrincipalRegistered.model_validate(data))
+
+
+def principal_of(name: str, payload: PrincipalRegistered) -> Principal:
+    """The principal that was registered under a name."""
     return Principal(
-        head.id,
+        name,
         payload.role,
         payload.person,
         payload.kid,

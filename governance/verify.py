@@ -11,13 +11,23 @@ from pathlib import Path
 from typing import NamedTuple
 
 from governance.keys import KeyPurpose
+from governance.ledger import head_with
+from governance.verification.fact import Facts
 from governance.verification.fault import Fault, FaultCode, Faults
+from governance.verification.grant import GrantCheck
+from governance.verification.head import with_contract
 from governance.verification.key import KeyBook, RingOf
 from governance.verification.link import ChainWalk
 from governance.verification.meaning import InvocationCheck
 from governance.verification.outside import AnchorCheck
 from governance.verification.record import EventRecord, LedgerRecords, StreamRecord
-from governance.verification.standing import check_order, check_standing
+from governance.verification.standing import (
+    check_due,
+    check_line,
+    check_order,
+    check_record,
+    check_standing,
+)
 from interlock.canonical import JsonObject
 from interlock.event import Stream, StreamKind
 from interlock.seal import Purpose
@@ -66,7 +76,7 @@ def verify(
     faults = Faults()
     book = KeyBook(keys, ring_of, records.incarnation, faults)
     log = _read_log(records, book, anchors, faults)
-    shown = _read_streams(records, book, log.walk.last, faults)
+    shown = _read_streams(records, book, ring_of, log.walk.last, faults)
     if shown != log.walk.events and not faults.count:
         said = f"the log holds {log.walk.events} rows, its streams show {shown}"
         faults.add(None, FaultCode.ROW_HIDDEN, said)
@@ -108,22 +118,44 @@ def _check_heads_exist(records: LedgerRecords, page: Sequence[EventRecord], faul
         faults.add(firsts[stream], FaultCode.STREAM_HEADLESS, f"{stream} has events and no head")
 
 
-def _read_streams(records: LedgerRecords, book: KeyBook, last: int, faults: Faults) -> int:
+def _read_streams(records: LedgerRecords, book: KeyBook, ring_of: RingOf, last: int, faults: Faults) -> int:
     """The second pass; how many rows of the first one it was shown."""
+    facts = Facts(records)
     check = InvocationCheck(
         book.verifier(KeyPurpose.GOVERNANCE, Purpose.PERMIT),
         book.verifier(KeyPurpose.POOL, Purpose.RECEIPT),
+        GrantCheck(facts, ring_of, faults),
         faults,
     )
     shown = 0
-    for record in _streams(records):
-        shown += sum(event.seq <= last for event in record.events)
-        is_dense = check_order(record, faults)
-        if is_dense and record.head.kind == StreamKind.INVOCATION:
-            folded = check.check(record.events)
-            if folded is not None:
-                check_standing(record, folded, faults)
+    for page in _pages_of_streams(records):
+        facts.load(page)
+        for record in page:
+            shown += sum(event.seq <= last for event in record.events)
+            if check_order(record, faults):
+                _check_head(record, check, facts, faults)
     return shown
+
+
+def _check_head(record: StreamRecord, check: InvocationCheck, facts: Facts, faults: Faults) -> None:
+    """Compare one head with its events, where they can be read."""
+    if record.head.kind != StreamKind.INVOCATION:
+        if record.events:
+            check_record(record, faults)
+        return
+    standing = check.check(record.events)
+    if standing is None:
+        return
+    contract = facts.contract(standing.contract_digest)
+    if contract is None and standing.contract_digest:
+        # That it is gone is named where it was registered; what it said of this head cannot be known.
+        guards, batchable = record.head.guards_twins, record.head.batchable
+        standing = head_with(standing, guards_twins=guards, batchable=batchable)
+    else:
+        standing = with_contract(standing, contract)
+    check_standing(record, standing, faults)
+    check_line(record, standing, faults)
+    check_due(record, standing, faults)
 
 
 def _read_dues(records: LedgerRecords, faults: Faults) -> None:
@@ -142,8 +174,8 @@ def _pages_of_events(records: LedgerRecords) -> Iterator[list[EventRecord]]:
         after = page[-1].place
 
 
-def _streams(records: LedgerRecords) -> Iterator[StreamRecord]:
+def _pages_of_streams(records: LedgerRecords) -> Iterator[list[StreamRecord]]:
     after: Stream | None = None
     while page := records.streams(after, STREAMS_PAGE):
-        yield from page
+        yield page
         after = page[-1].head.stream

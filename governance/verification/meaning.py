@@ -11,11 +11,14 @@ from typing import Any
 from pydantic import ValidationError
 
 from governance.action import action_of
+from governance.ledger import Head
 from governance.verification.fault import FaultCode, Faults
+from governance.verification.grant import Ballots, GrantCheck
+from governance.verification.head import stand
 from governance.verification.outcome import Execution, check_receipt
 from interlock.canonical import JsonObject, canonical, sha256_hex, thaw
 from interlock.errors import NotJsonError
-from interlock.event import StoredEvent, ToolInvocationRequested
+from interlock.event import ApprovalGranted, StoredEvent, ToolInvocationRequested
 from interlock.permit import Action, Permit, mismatch
 from interlock.reduce import DefaultToolReducer, IllegalMoveError, UnknownEventError, UnreadableEventError
 from interlock.seal import SealVerifier
@@ -29,14 +32,20 @@ _UNREADABLE = (
 class InvocationCheck:
     """Checks invocations by the keys it is given."""
 
-    def __init__(self, permits: SealVerifier, receipts: SealVerifier, faults: Faults) -> None:
+    def __init__(
+        self, permits: SealVerifier, receipts: SealVerifier, grants: GrantCheck, faults: Faults
+    ) -> None:
         self._permits = permits
         self._receipts = receipts
+        self._grants = grants
         self._faults = faults
 
-    def check(self, events: Sequence[StoredEvent]) -> ToolInvocationRecord | None:
-        """Judge one stream's events by their versions; what they fold to, None where they do not."""
-        walk = _Walk(self._permits, self._receipts, self._faults)
+    def check(self, events: Sequence[StoredEvent]) -> Head | None:
+        """Judge one stream's events by their versions; the head they add up to, None where they do not.
+
+        What only the contract says is not in it yet.
+        """
+        walk = _Walk(self._permits, self._receipts, self._grants, self._faults)
         for event in events:
             try:
                 walk.step(event)
@@ -50,27 +59,35 @@ class InvocationCheck:
                 said = f"{event.type} cannot be read: {type(error).__name__}"
                 self._faults.add(event.seq, FaultCode.EVENT_UNREADABLE, said)
                 return None
-        return walk.record
+        return walk.head
 
 
 class _Walk:
     """One stream from its first event on: the record so far, and the grant that stands."""
 
-    def __init__(self, permits: SealVerifier, receipts: SealVerifier, faults: Faults) -> None:
+    def __init__(
+        self, permits: SealVerifier, receipts: SealVerifier, grants: GrantCheck, faults: Faults
+    ) -> None:
         self._permits = permits
         self._receipts = receipts
+        self._grants = grants
         self._faults = faults
         self._reducer = DefaultToolReducer()
         self._requested: ToolInvocationRequested | None = None
         self._action: Action | None = None
         self._granted: Permit | None = None
         self._execution: Execution | None = None
-        self.record: ToolInvocationRecord | None = None
+        self._record: ToolInvocationRecord | None = None
+        self._ballots = Ballots()
+        self._at_us = 0
+        self.head: Head | None = None
 
     def step(self, event: StoredEvent) -> None:
         """Judge the next event."""
-        self.record = self._reducer.apply(self.record, event)
+        self._record = self._reducer.apply(self._record, event)
         body = event.body()
+        self.head = stand(self.head, event, body)
+        self._ballots.feed(event, body)
         if event.type == ToolInvocationRequested.__name__:
             self._request(event, body)
         self._same_session(event)
@@ -81,6 +98,7 @@ class _Walk:
         elif event.type == "ToolExecutionStarted":
             self._start(event, body)
         check_receipt(event, body, self._execution, self._receipts, self._faults)
+        self._at_us = event.at_us
 
     def _request(self, event: StoredEvent, body: JsonObject) -> None:
         self._requested = requested = ToolInvocationRequested.model_validate(body)
@@ -110,6 +128,9 @@ class _Walk:
         self._granted = permit if wrong is None else None
         if wrong is not None:
             self._faults.add(event.seq, FaultCode.PERMIT_MISMATCH, f"{wrong.field}: {wrong.detail}")
+        assert self._requested is not None, "likewise"
+        granted = ApprovalGranted.model_validate(body)
+        self._grants.check(event, granted, self._requested, self._ballots)
 
     def _start(self, event: StoredEvent, body: Any) -> None:
         self._execution = Execution(body["attempt"], body["permit_digest"])
@@ -119,6 +140,14 @@ class _Walk:
         elif body["permit_digest"] != self._granted.digest:
             said = "it was started under another permit than the one that stands"
             self._faults.add(event.seq, FaultCode.PERMIT_MISMATCH, said)
+        elif not self._is_valid_at(event, self._granted):
+            said = "it was started when its permit was not valid"
+            self._faults.add(event.seq, FaultCode.PERMIT_EXPIRED, said)
+
+    def _is_valid_at(self, event: StoredEvent, permit: Permit) -> bool:
+        # An event is never earlier than the one before; where the clock went back it says nothing.
+        went_back = event.at_us == self._at_us
+        return permit.terms.valid_from_us <= event.at_us < permit.terms.valid_until_us or went_back
 
 
 def _is_hash_of_arguments(requested: ToolInvocationRequested) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple, Protocol
 
-from governance.ledger import Due, Head
+from governance.ledger import Due, Head, KeyName, KeyOwner
 from interlock.event import StoredEvent, Stream
 
 
@@ -26,6 +26,8 @@ class StreamRecord(NamedTuple):
     head: Head
     events: list[StoredEvent]
     due: Due | None
+    before: str | None = None
+    """Of a ready one: an open invocation that stands before it in its stage."""
 
 
 class LedgerRecords(Protocol):
@@ -54,4 +56,36 @@ class LedgerRecords(Protocol):
 
     def dues(self, after: Stream | None, limit: int) -> list[Due]:
         """Due rows in the order of kind and id."""
+        ...
+
+    def epoch(self) -> int:
+        """The control epoch."""
+        ...
+
+    def events_of(self, streams: Collection[Stream]) -> dict[Stream, list[StoredEvent]]:
+        """The readable events of these streams, by version; a stream without events is absent."""
+        ...
+
+    def contracts_of(self, digests: Collection[str]) -> dict[str, bytes]:
+        """The bodies that are kept under these digests."""
+        ...
+
+    def contracts(self, after: str | None, limit: int) -> list[tuple[str, bytes]]:
+        """Contracts in the order of their digests."""
+        ...
+
+    def denials_of(self, action_digests: Collection[str]) -> dict[str, str]:
+        """Action digest → the invocation that its denial row names."""
+        ...
+
+    def denials(self, after: str | None, limit: int) -> list[tuple[str, str]]:
+        """Denial rows in the order of their action digests."""
+        ...
+
+    def owners_of(self, keys: Collection[KeyName]) -> dict[KeyName, KeyOwner]:
+        """What the rows of these idempotency keys say, live or not."""
+        ...
+
+    def owners(self, after: KeyName | None, limit: int) -> list[tuple[KeyName, KeyOwner]]:
+        """Rows of idempotency keys in their order."""
         ...

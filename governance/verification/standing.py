@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from operator import attrgetter
+from types import MappingProxyType
 from typing import Any
 
 from governance.ledger import Head
+from governance.verification.fact import UNREADABLE
 from governance.verification.fault import FaultCode, Faults
+from governance.verification.head import LIVENESS, record_standing_of
 from governance.verification.record import StreamRecord
 from interlock.event import StoredEvent
 from interlock.phase import Phase
-from interlock.state import ToolInvocationRecord
 
 
 def check_order(record: StreamRecord, faults: Faults) -> bool:
@@ -32,33 +36,90 @@ def check_order(record: StreamRecord, faults: Faults) -> bool:
     return is_dense
 
 
-def check_standing(record: StreamRecord, folded: ToolInvocationRecord, faults: Faults) -> None:
-    """Compare an invocation's head and due row with what its events fold to."""
-    for column, said, true in _compared(record.head, folded):
-        if said != true:
-            detail = f"the head of {record.head.stream} says {column} {said!r}, its events say {true!r}"
-            faults.add(_seq_of(record), FaultCode.HEAD_DIFFERS, detail)
-    waits = folded.phase != Phase.DONE.value
-    if waits and record.due is None:
-        said = f"{record.head.stream} is {folded.phase} and nothing falls due for it"
+def check_standing(record: StreamRecord, standing: Head, faults: Faults) -> None:
+    """Compare a head with what its events add up to, column by column."""
+    for column, said, true in _differing(record.head, standing):
+        if column == "claimed_us" and _clock_went_back(record, said):
+            continue
+        detail = f"the head of {record.head.stream} says {column} {said!r}, its events say {true!r}"
+        faults.add(_seq_of(record), FaultCode.HEAD_DIFFERS, detail)
+
+
+def check_record(record: StreamRecord, faults: Faults) -> None:
+    """Compare the head of what is no invocation with what its events say."""
+    try:
+        standing = record_standing_of(record.events)
+    except UNREADABLE as error:
+        said = f"{record.head.stream} cannot be read: {type(error).__name__}"
+        faults.add(_seq_of(record), FaultCode.EVENT_UNREADABLE, said)
+        return
+    check_standing(record, standing, faults)
+    if record.head.ready or record.head.published_us:
+        said = f"the head of {record.head.stream} stands in a line"
+        faults.add(_seq_of(record), FaultCode.HEAD_DIFFERS, said)
+    if record.due is not None:
+        said = f"{record.due.what} falls due for {record.head.stream}"
+        faults.add(_seq_of(record), FaultCode.DUE_STRAY, said)
+
+
+def check_line(record: StreamRecord, standing: Head, faults: Faults) -> None:
+    """Only what still waits, as the first open one of its stage, may be ready."""
+    if not record.head.ready:
+        return
+    if standing.phase not in _MAY_BE_READY:
+        said = f"{record.head.stream} is {standing.phase} and its head says that it is ready"
+        faults.add(_seq_of(record), FaultCode.HEAD_DIFFERS, said)
+    elif record.before is not None:
+        said = f"{record.head.stream} is ready though {record.before} of its stage is open before it"
+        faults.add(_seq_of(record), FaultCode.HEAD_DIFFERS, said)
+
+
+def check_due(record: StreamRecord, standing: Head, faults: Faults) -> None:
+    """What waits owns one due row, of the kind that its phase waits for; what is final owns none."""
+    due, allowed = record.due, _DUES.get(standing.phase, frozenset())
+    if due is None and allowed:
+        said = f"{record.head.stream} is {standing.phase} and nothing falls due for it"
         faults.add(_seq_of(record), FaultCode.DUE_MISSING, said)
-    if not waits and record.due is not None:
-        detail = f"{record.head.stream} is final and {record.due.what} falls due for it"
+    if due is not None and due.what not in allowed:
+        state = "final" if not allowed else standing.phase
+        detail = f"{record.head.stream} is {state} and {due.what} falls due for it"
         faults.add(_seq_of(record), FaultCode.DUE_STRAY, detail)
 
 
-def _compared(head: Head, folded: ToolInvocationRecord) -> Iterator[tuple[str, Any, Any]]:
-    yield "phase", head.phase, folded.phase
-    yield "attempt", head.attempt, folded.attempt
-    yield "nonce", head.nonce, folded.nonce or ""
-    yield "started", head.started, folded.started_at_us is not None
-    yield "accepted_seq", head.accepted_seq, folded.position
-    yield "tenant", head.tenant, folded.tenant
-    yield "session", head.session, folded.session
-    yield "stage", head.stage, folded.stage
-    yield "client", head.client, folded.client
-    yield "pool", head.pool, folded.pool
-    yield "action_digest", head.action_digest, folded.action_digest
+_MAY_BE_READY = frozenset((Phase.DECIDING.value, Phase.QUEUED.value, Phase.RETRY_WAIT.value))
+# Accepted as the first of its stage, it is ready before it is granted; nobody claims it before.
+
+_DUES: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        Phase.DECIDING.value: frozenset(("decide",)),
+        Phase.AWAITING_APPROVAL.value: frozenset(("approval_expiry", "review")),
+        Phase.QUEUED.value: frozenset(("release",)),
+        Phase.RUNNING.value: frozenset(("lease",)),
+        Phase.RETRY_WAIT.value: frozenset(("retry",)),
+        Phase.RECONCILIATION_REQUIRED.value: frozenset(("reconcile",)),
+    }
+)
+
+
+def _differing(head: Head, standing: Head) -> Iterator[tuple[str, Any, Any]]:
+    found, wanted = _columns_of(head), _columns_of(standing)
+    if found != wanted:
+        for column, said, true in zip(_COMPARED, found, wanted, strict=True):
+            if said != true:
+                yield column, said, true
+
+
+_COMPARED = tuple(field.name for field in fields(Head) if field.name not in LIVENESS)
+_columns_of = attrgetter(*_COMPARED)
+
+
+def _clock_went_back(record: StreamRecord, claimed_us: int) -> bool:
+    """An event is never earlier than the one before; the claim says what the clock said then."""
+    claims = [place for place, event in enumerate(record.events) if event.type == "ToolExecutionStarted"]
+    if not claims or claims[-1] == 0:
+        return False
+    claim, before = record.events[claims[-1]], record.events[claims[-1] - 1]
+    return claim.at_us == before.at_us and 0 < claimed_us < claim.at_us
 
 
 def _seq_of(record: StreamRecord) -> int | None:

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from governance.anchor import AnchorWriter
+from governance.catalogue import add_tools, builtin_tools
 from governance.keys import KeyPurpose
 from governance.ledger import Append, Due, Head, Ledger
+from governance.session import open_session
 from governance.verification.fault import FaultCode
 from governance.verification.record import LedgerRecords
 from governance.verify import Report, verify
@@ -32,7 +34,10 @@ from interlock.event import (
 from interlock.permit import Action, Permit, PermitTerms
 from interlock.receipt import Receipt, SandboxReport, SealedReceipt
 from interlock.seal import Purpose, seal_batch
+from interlock.tier import SessionMode
 from interlock.word import Word
+
+ECHO = next(tool for tool in builtin_tools() if tool.name == "echo")
 
 
 @dataclass
@@ -46,7 +51,7 @@ class Installation:
     anchor: Ed25519Signer = field(default_factory=Ed25519Signer.generate)
 
     def start(self, **changes: Any) -> None:
-        """The first event."""
+        """The first four events: the installation, its tool, and two sessions."""
         stream = Stream("control", "installation")
         started = InstallationStarted(
             incarnation=self.ledger.info.incarnation,
@@ -54,7 +59,11 @@ class Installation:
             pool_kid=self.pool.kid, pool_key=self.pool.public_hex,
             anchor_kid=self.anchor.kid, anchor_key=self.anchor.public_hex,
         ).model_copy(update=changes)  # fmt: skip
-        self.append(stream, started, Head(*stream), None)
+        self.append(stream, started, Head(*stream, phase="started"), None)
+        add_tools(self.ledger, [ECHO], added_by="operator")
+        for session in ("s-1", "s-2"):
+            mode = SessionMode.OBSERVE
+            open_session(self.ledger, "default", session, mode, client="local", opened_by="operator")
 
     def request(self, invocation_id: str, **changes: Any) -> ToolInvocationRequested:
         """Accepted for decision."""
@@ -63,7 +72,10 @@ class Installation:
             "invocation", invocation_id, tenant=requested.tenant, session=requested.session, phase="deciding",
             client=requested.client, stage=requested.stage, tool=requested.tool,
             pool=requested.capability_pool, action_digest=requested.action_digest,
-            request_digest=requested.request_digest,
+            request_digest=requested.request_digest, contract_digest=requested.contract_digest,
+            priority=requested.priority, deadline_us=requested.deadline_us or 0,
+            may_repeat=requested.may_repeat, external=requested.effect_scope == "external",
+            batchable=requested.contract_digest == ECHO.digest,
         )  # fmt: skip
         self.append(invocation_stream(invocation_id), requested, head, "decide")
         return requested
@@ -81,7 +93,9 @@ class Installation:
     def grant(self, invocation_id: str, permit: Permit) -> None:
         """By policy."""
         granted = ApprovalGranted(by="policy", permit=permit, policy="p-1")
-        self.move(invocation_id, granted, "release", phase="queued", ready=True)
+        terms = permit.terms
+        columns = {"phase": "queued", "epoch": terms.epoch, "permit_until_us": terms.valid_until_us}
+        self.move(invocation_id, granted, "release", ready=True, **columns)
 
     def claim(self, invocation_id: str, permit_digest: str, nonce: str = "n-1") -> None:
         """The first attempt begins."""
@@ -89,8 +103,8 @@ class Installation:
             worker="w-1", boot="b-1", nonce=nonce, attempt=1, pool="pure", permit_digest=permit_digest,
             start_by_ms=10_000, sandbox=SandboxReport(),
         )  # fmt: skip
-        columns = {"phase": "running", "ready": False, "nonce": nonce, "attempt": 1, "started": True}
-        self.move(invocation_id, started, "lease", **columns)
+        columns = {"nonce": nonce, "boot": "b-1", "attempt": 1, "claimed_us": self.clock.now_us()}
+        self.move(invocation_id, started, "lease", phase="running", ready=False, started=True, **columns)
 
     def sealed(self, invocation_id: str, permit_digest: str, **changes: Any) -> SealedReceipt:
         """A receipt by the pool's key."""
@@ -105,7 +119,7 @@ class Installation:
     def complete(self, invocation_id: str, sealed: SealedReceipt, nonce: str = "n-1") -> None:
         """The outcome."""
         completed = ToolExecutionCompleted(nonce=nonce, sealed=sealed)
-        self.move(invocation_id, completed, None, phase="done", nonce="", ready=False)
+        self.move(invocation_id, completed, None, phase="done", nonce="", boot="", ready=False)
 
     def run(self, invocation_id: str, **changes: Any) -> None:
         """One invocation from request to outcome."""
@@ -155,10 +169,10 @@ def a_request(**changes: Any) -> ToolInvocationRequested:
     """A request whose digests are right, whatever is changed but the digests themselves."""
     arguments = changes.pop("arguments", {"say": "hello"})
     said = {
-        "tool": "echo", "tool_version": "1", "contract_digest": "c" * 64, "tier": "T0",
+        "tool": "echo", "tool_version": "1", "contract_digest": ECHO.digest, "tier": "T0",
         "capability_pool": "pure", "arguments": arguments, "arguments_hash": digest_of(arguments),
         "request_digest": "r" * 64, "action_digest": "", "tenant": "default", "client": "local",
-        "subject": "agent", "session": "s-1", "stage": "g-1",
+        "subject": "agent", "session": "s-1", "stage": "g-1", "may_repeat": True, "timeout_ms": 1_000,
     }  # fmt: skip
     requested = ToolInvocationRequested.model_validate({**said, **changes})
     digest = changes.get("action_digest", action_of(requested).digest)

@@ -8,12 +8,13 @@ from typing import Any
 
 from governance.adapters.sqlite_ledger.connection import Database
 from governance.adapters.sqlite_ledger.reading import SqliteView, event_from, head_from
-from governance.adapters.sqlite_ledger.schema import EVENT_COLUMNS, HEAD_COLUMNS
-from governance.ledger import Due
+from governance.adapters.sqlite_ledger.schema import EVENT_COLUMNS, HEAD_COLUMNS, OPEN
+from governance.ledger import Due, Head, KeyName, KeyOwner
 from governance.verification.record import EventRecord, StreamRecord
 from interlock.event import StoredEvent, Stream
 
 _COLUMNS = ", ".join(EVENT_COLUMNS)
+_OWNER = "tenant, client, key, invocation_id, request_digest"
 _LOWEST = -(2**63)
 _EVENT_TYPES = (int, str, str, int, str, int, int, str, str, str, str, int, bytes, bytes)
 _HASH_BYTES = 32
@@ -51,7 +52,12 @@ class SqliteRecords:
             heads = [head_from(row) for row in rows]
             dues = SqliteView(connection, 0).due_of(head.stream for head in heads)
             return [
-                StreamRecord(head, _events_of(connection, head.stream), dues.get(head.stream))
+                StreamRecord(
+                    head,
+                    _events_of(connection, head.stream),
+                    dues.get(head.stream),
+                    _before(connection, head) if head.ready else None,
+                )
                 for head in heads
             ]
 
@@ -59,9 +65,57 @@ class SqliteRecords:
         sql = "SELECT kind, id, what, at_us FROM due WHERE (kind, id) > (?, ?) ORDER BY kind, id LIMIT ?"
         return [Due(*row) for row in self._rows(sql, (*(after or ("", "")), limit))]
 
+    def epoch(self) -> int:
+        rows = self._rows("SELECT epoch FROM control", ())
+        return int(rows[0][0]) if rows else 0
+
+    def events_of(self, streams: Collection[Stream]) -> dict[Stream, list[StoredEvent]]:
+        with self._database.reading() as connection:
+            found = {stream: _events_of(connection, stream) for stream in streams}
+        return {stream: events for stream, events in found.items() if events}
+
+    def contracts_of(self, digests: Collection[str]) -> dict[str, bytes]:
+        with self._database.reading() as connection:
+            return SqliteView(connection, 0).contracts(digests)
+
+    def contracts(self, after: str | None, limit: int) -> list[tuple[str, bytes]]:
+        sql = "SELECT digest, body FROM contract WHERE ? IS NULL OR digest > ? ORDER BY digest LIMIT ?"
+        return [(row[0], row[1]) for row in self._rows(sql, (after, after, limit))]
+
+    def denials_of(self, action_digests: Collection[str]) -> dict[str, str]:
+        with self._database.reading() as connection:
+            return SqliteView(connection, 0).denials(action_digests)
+
+    def denials(self, after: str | None, limit: int) -> list[tuple[str, str]]:
+        sql = """SELECT action_digest, invocation_id FROM denial WHERE ? IS NULL OR action_digest > ?
+            ORDER BY action_digest LIMIT ?"""
+        return [(row[0], row[1]) for row in self._rows(sql, (after, after, limit))]
+
+    def owners_of(self, keys: Collection[KeyName]) -> dict[KeyName, KeyOwner]:
+        sql = f"SELECT {_OWNER} FROM idempotency WHERE (tenant, client, key) = (?, ?, ?)"
+        with self._database.reading() as connection:
+            rows = [row for key in keys for row in connection.execute(sql, key)]
+        return dict(map(_owner, rows))
+
+    def owners(self, after: KeyName | None, limit: int) -> list[tuple[KeyName, KeyOwner]]:
+        where = "" if after is None else "WHERE (tenant, client, key) > (?, ?, ?)"
+        sql = f"SELECT {_OWNER} FROM idempotency {where} ORDER BY tenant, client, key LIMIT ?"
+        return [_owner(row) for row in self._rows(sql, (*(after or ()), limit))]
+
     def _rows(self, sql: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         with self._database.reading() as connection:
             return connection.execute(sql, values).fetchall()
+
+
+def _owner(row: tuple[Any, ...]) -> tuple[KeyName, KeyOwner]:
+    return KeyName(*row[:3]), KeyOwner(*row[3:])
+
+
+def _before(connection: sqlite3.Connection, head: Head) -> str | None:
+    sql = f"""SELECT id FROM head WHERE {OPEN} AND tenant = ? AND session = ? AND stage = ?
+        AND accepted_seq < ? ORDER BY accepted_seq LIMIT 1"""
+    row = connection.execute(sql, (*head.stage_key, head.accepted_seq)).fetchone()
+    return None if row is None else str(row[0])
 
 
 def _events_of(connection: sqlite3.Connection, stream: Stream) -> list[StoredEvent]:

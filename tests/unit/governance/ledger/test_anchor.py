@@ -113,8 +113,8 @@ def test_an_anchor_by_an_unknown_key_is_named_and_proves_nothing(
 
 def test_an_edited_anchor_is_named(installation: Installation, path: Path) -> None:
     installation.anchor_head(path)
-    path.write_bytes(path.read_bytes().replace(b'"seq":5', b'"seq":4'))
-    assert found(installation, path) == {(4, FaultCode.ANCHOR_SEAL)}
+    path.write_bytes(path.read_bytes().replace(b'"seq":8', b'"seq":7'))
+    assert found(installation, path) == {(7, FaultCode.ANCHOR_SEAL)}
 
 
 def test_what_cannot_be_read_is_named(installation: Installation, path: Path, tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_the_report_says_how_far_anchors_vouch(installation: Installation, path:
     installation.run("i-2")
     assert isinstance(installation.ledger, InMemoryLedger)
     report = installation.verify(installation.ledger.records(), path)
-    assert (report.ok, report.anchored, report.seq) == (True, 5, 9)
+    assert (report.ok, report.anchored, report.seq) == (True, 8, 12)
 
 
 # --- a ledger that went back -------------------------------------------------------------------------
@@ -152,9 +152,9 @@ def test_a_ledger_that_holds_what_was_anchored_did_not_go_back(
 @pytest.mark.parametrize(
     ("incarnation", "seq", "why"),
     [
-        (None, 6, "event 6 was anchored"),
-        (None, 5, "event 5 is another"),
-        ("another", 5, "is of ledger another"),
+        (None, 9, "event 9 was anchored"),
+        (None, 8, "event 8 is another"),
+        ("another", 8, "is of ledger another"),
     ],
 )
 def test_a_ledger_without_what_was_anchored_went_back(

@@ -37,12 +37,12 @@ def ledger(path: Path, clock: ManualClock) -> Iterator[SqliteLedger]:
 
 @pytest.fixture
 def installation(ledger: SqliteLedger, clock: ManualClock) -> Installation:
-    """Events: 1 installation, 2-5 a complete run, 6 deciding, 7-8 queued, 9-11 running, 12-15 another run."""
+    """Events: 1-4 start, 5-8 complete run, 9 deciding, 10-11 queued, 12-14 running, 15-18 a run."""
     made = Installation(ledger, clock)
     made.start()
     made.run("i-1")
     made.request("i-2")
-    queued = made.request("i-3")
+    queued = made.request("i-3", stage="g-3")
     made.grant("i-3", made.permit("i-3", action_of(queued)))
     running = made.request("i-4", stage="g-2")
     permit = made.permit("i-4", action_of(running))

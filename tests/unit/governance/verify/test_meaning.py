@@ -27,9 +27,9 @@ from interlock.event import (
 from interlock.receipt import SandboxReport
 from tests.support.installation import Installation, Named, a_request, action_of, named
 
-GRANTED = 3
-STARTED = 4
-ENDED = 5
+GRANTED = 6
+STARTED = 7
+ENDED = 8
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_a_genuine_run_means_what_it_should(installation: Installation) -> None:
 def test_a_start_without_a_grant_is_no_legal_move(installation: Installation) -> None:
     installation.request("i-1")
     installation.claim("i-1", "p" * 64)
-    assert faults_of(installation) == {(3, FaultCode.MOVE_ILLEGAL)}
+    assert faults_of(installation) == {(6, FaultCode.MOVE_ILLEGAL)}
 
 
 @pytest.mark.parametrize(
@@ -166,12 +166,12 @@ def started(installation: Installation) -> str:
 
 def test_a_request_that_is_not_the_action_of_its_digest_is_named(installation: Installation) -> None:
     installation.request("i-1", action_digest="a" * 64)
-    assert faults_of(installation) == {(2, FaultCode.ACTION_CHANGED)}
+    assert faults_of(installation) == {(5, FaultCode.ACTION_CHANGED)}
 
 
 def test_arguments_that_are_not_those_of_their_hash_are_named(installation: Installation) -> None:
     installation.request("i-1", arguments_hash="a" * 64)
-    assert faults_of(installation) == {(2, FaultCode.ARGUMENTS_CHANGED)}
+    assert faults_of(installation) == {(5, FaultCode.ARGUMENTS_CHANGED)}
 
 
 def test_sealed_arguments_are_hashed_by_what_only_their_key_shows(installation: Installation) -> None:
@@ -182,7 +182,7 @@ def test_sealed_arguments_are_hashed_by_what_only_their_key_shows(installation: 
 @pytest.mark.parametrize("field", ["session", "stage"])
 def test_an_invocation_without_session_or_stage_is_named(installation: Installation, field: str) -> None:
     installation.request("i-1", **{field: ""})
-    assert faults_of(installation) == {(2, FaultCode.SESSION_MISSING)}
+    assert faults_of(installation) == {(5, FaultCode.SESSION_MISSING)}
 
 
 def test_one_id_in_two_sessions_is_named(installation: Installation) -> None:
@@ -211,7 +211,7 @@ def append_raw(installation: Installation, name: str, payload: bytes, moves_stat
 def test_an_unknown_event_that_moves_state_is_named(installation: Installation) -> None:
     installation.request("i-1")
     append_raw(installation, "SomethingNew", b"{}")
-    assert faults_of(installation) == {(3, FaultCode.EVENT_UNKNOWN)}
+    assert faults_of(installation) == {(6, FaultCode.EVENT_UNKNOWN)}
 
 
 def test_an_unknown_event_that_moves_nothing_is_none(installation: Installation) -> None:
@@ -227,7 +227,7 @@ def test_a_payload_that_is_not_what_its_type_says_is_named_and_blinds_nothing_el
     installation.request("i-1")
     append_raw(installation, "ApprovalGranted", payload)
     installation.request("i-2", action_digest="a" * 64)
-    assert faults_of(installation) == {(3, FaultCode.EVENT_UNREADABLE), (4, FaultCode.ACTION_CHANGED)}
+    assert faults_of(installation) == {(6, FaultCode.EVENT_UNREADABLE), (7, FaultCode.ACTION_CHANGED)}
 
 
 def test_evidence_needs_no_version_and_no_grant(installation: Installation) -> None:
@@ -263,14 +263,14 @@ def test_a_key_that_is_not_known_outside_is_named_and_signs_nothing(installation
     installation.run("i-1")
     assert isinstance(installation.ledger, InMemoryLedger)
     found = named(verify(installation.ledger.records(), [], known, Ed25519KeyRing))
-    assert {(2, FaultCode.KEY_MISMATCH), (5, FaultCode.START_UNGRANTED)} <= found
+    assert {(5, FaultCode.KEY_MISMATCH), (8, FaultCode.START_UNGRANTED)} <= found
 
 
 def test_a_key_under_another_name_is_named(installation: Installation) -> None:
     add_key(installation, installation.governance, kid="0" * 16)
     assert isinstance(installation.ledger, InMemoryLedger)
     report = verify(installation.ledger.records(), [], {}, Ed25519KeyRing)
-    assert named(report) == {(2, FaultCode.KEY_UNREADABLE)}
+    assert named(report) == {(5, FaultCode.KEY_UNREADABLE)}
 
 
 def test_a_ledger_that_began_as_another_is_named() -> None:

@@ -29,7 +29,7 @@ def test_a_genuine_ledger_is_found_whole(
 ) -> None:
     seq = installation.anchor_head(tmp_path / "anchors.jsonl")
     report = checked(tmp_path / "anchors.jsonl")
-    assert (report.ok, report.events, report.seq, report.anchored, report.faults) == (True, 15, seq, seq, [])
+    assert (report.ok, report.events, report.seq, report.anchored, report.faults) == (True, 18, seq, seq, [])
     assert report.to_json()["ok"] is True
 
 
@@ -48,73 +48,74 @@ def test_an_empty_ledger_is_found_whole(ledger: SqliteLedger, clock: ManualClock
     ],
 )  # fmt: skip
 def test_an_edited_row_is_named(change: Change, checked: Checked, column: str, value: str) -> None:
-    change(f"UPDATE tool_event SET {column} = {value} WHERE ord = 4")
-    assert (4, FaultCode.ROW_CHANGED) in named(checked())
-    assert not {seq for seq, code in named(checked()) if code is FaultCode.ROW_CHANGED} - {4}
+    change(f"UPDATE tool_event SET {column} = {value} WHERE ord = 7")
+    assert (7, FaultCode.ROW_CHANGED) in named(checked())
+    assert not {seq for seq, code in named(checked()) if code is FaultCode.ROW_CHANGED} - {7}
 
 
 def test_an_edited_digest_is_named(change: Change, checked: Checked) -> None:
-    change("UPDATE tool_event SET payload_sha = zeroblob(32) WHERE ord = 4")
-    assert named(checked()) == {(4, FaultCode.PAYLOAD_CHANGED)}
+    change("UPDATE tool_event SET payload_sha = zeroblob(32) WHERE ord = 7")
+    assert named(checked()) == {(7, FaultCode.PAYLOAD_CHANGED)}
 
 
 def test_a_row_that_is_no_event_any_more_is_named_and_blinds_nothing_else(
     change: Change, checked: Checked
 ) -> None:
     change(
-        "UPDATE tool_event SET hash = x'00' WHERE ord = 4", "UPDATE tool_event SET actor = 'x' WHERE ord = 14"
+        "UPDATE tool_event SET hash = x'00' WHERE ord = 7", "UPDATE tool_event SET actor = 'x' WHERE ord = 17"
     )
-    assert {(4, FaultCode.ROW_UNREADABLE), (14, FaultCode.ROW_CHANGED)} <= named(checked())
+    assert {(7, FaultCode.ROW_UNREADABLE), (17, FaultCode.ROW_CHANGED)} <= named(checked())
 
 
 def test_a_deleted_row_is_named(change: Change, checked: Checked) -> None:
-    change("DELETE FROM tool_event WHERE ord = 8")
-    assert {(8, FaultCode.ROW_MISSING), (7, FaultCode.HEAD_DIFFERS)} == named(checked())
+    change("DELETE FROM tool_event WHERE ord = 11")
+    beside = {(10, FaultCode.HEAD_DIFFERS), (10, FaultCode.DUE_STRAY)}
+    assert {(11, FaultCode.ROW_MISSING), *beside} == named(checked())
 
 
 def test_a_deleted_row_in_the_middle_of_a_stream_is_named_and_what_follows_it_too(
     change: Change, checked: Checked
 ) -> None:
-    change("DELETE FROM tool_event WHERE ord BETWEEN 3 AND 4")
-    assert {(3, FaultCode.ROW_MISSING), (5, FaultCode.VERSION_GAP)} == named(checked())
+    change("DELETE FROM tool_event WHERE ord BETWEEN 6 AND 7")
+    assert {(6, FaultCode.ROW_MISSING), (8, FaultCode.VERSION_GAP)} == named(checked())
 
 
 def test_an_inserted_row_is_named_though_the_later_ones_were_moved(change: Change, checked: Checked) -> None:
     change(
-        "UPDATE tool_event SET ord = -ord WHERE ord >= 9",
+        "UPDATE tool_event SET ord = -ord WHERE ord >= 12",
         "UPDATE tool_event SET ord = 1 - ord WHERE ord < 0",
-        """INSERT INTO tool_event SELECT 9, 'evidence', 'i-1', 1, 'SandboxViolation', 1, at_us, cause, actor,
-            tenant, session, 0, payload, payload_sha, hash FROM tool_event WHERE ord = 8""",
+        """INSERT INTO tool_event SELECT 12, 'evidence', 'i-1', 1, 'SandboxViolation', 1, at_us, cause, actor,
+            tenant, session, 0, payload, payload_sha, hash FROM tool_event WHERE ord = 11""",
     )
-    assert {(9, FaultCode.ROW_CHANGED), (9, FaultCode.STREAM_HEADLESS)} <= named(checked())
-    assert min(fault.seq or 99 for fault in checked().faults) == 9
+    assert {(12, FaultCode.ROW_CHANGED), (12, FaultCode.STREAM_HEADLESS)} <= named(checked())
+    assert min(fault.seq or 99 for fault in checked().faults) == 12
 
 
 def test_a_row_at_a_number_that_is_never_given_out_is_named(change: Change, checked: Checked) -> None:
     change("""INSERT INTO tool_event SELECT -3, 'evidence', 'i-1', 1, type, format, at_us, cause, actor,
-        tenant, session, 0, payload, payload_sha, hash FROM tool_event WHERE ord = 8""")
+        tenant, session, 0, payload, payload_sha, hash FROM tool_event WHERE ord = 11""")
     assert (-3, FaultCode.ROW_INSERTED) in named(checked())
 
 
 def test_two_rows_that_changed_places_are_both_named(change: Change, checked: Checked) -> None:
     change(
-        "UPDATE tool_event SET ord = 0 WHERE ord = 6",
-        "UPDATE tool_event SET ord = 6 WHERE ord = 12",
-        "UPDATE tool_event SET ord = 12 WHERE ord = 0",
+        "UPDATE tool_event SET ord = 0 WHERE ord = 9",
+        "UPDATE tool_event SET ord = 9 WHERE ord = 15",
+        "UPDATE tool_event SET ord = 15 WHERE ord = 0",
     )
-    assert {(6, FaultCode.ROW_CHANGED), (12, FaultCode.ROW_CHANGED)} <= named(checked())
+    assert {(9, FaultCode.ROW_CHANGED), (15, FaultCode.ROW_CHANGED)} <= named(checked())
 
 
 def test_a_cut_tail_is_named(change: Change, checked: Checked) -> None:
-    change("DELETE FROM tool_event WHERE ord > 13")
-    assert (14, FaultCode.TAIL_CUT) in named(checked())
+    change("DELETE FROM tool_event WHERE ord > 16")
+    assert (17, FaultCode.TAIL_CUT) in named(checked())
 
 
 def test_a_cut_tail_is_named_by_its_heads_though_its_numbers_were_given_back(
     change: Change, checked: Checked
 ) -> None:
-    change("DELETE FROM tool_event WHERE ord > 13", "UPDATE sqlite_sequence SET seq = 13")
-    assert (13, FaultCode.HEAD_DIFFERS) in named(checked())
+    change("DELETE FROM tool_event WHERE ord > 16", "UPDATE sqlite_sequence SET seq = 16")
+    assert (16, FaultCode.HEAD_DIFFERS) in named(checked())
 
 
 def test_a_cut_tail_is_named_by_an_anchor_though_heads_were_cut_with_it(
@@ -123,13 +124,13 @@ def test_a_cut_tail_is_named_by_an_anchor_though_heads_were_cut_with_it(
     installation.anchor_head(tmp_path / "anchors.jsonl")
     cut_last_invocation(change)
     assert named(checked()) == set()
-    assert named(checked(tmp_path / "anchors.jsonl")) == {(12, FaultCode.ANCHOR_AHEAD)}
+    assert named(checked(tmp_path / "anchors.jsonl")) == {(15, FaultCode.ANCHOR_AHEAD)}
 
 
 def cut_last_invocation(change: Change) -> None:
     change(
-        "DELETE FROM tool_event WHERE ord > 11",
-        "UPDATE sqlite_sequence SET seq = 11",
+        "DELETE FROM tool_event WHERE ord > 14",
+        "UPDATE sqlite_sequence SET seq = 14",
         "DELETE FROM head WHERE id = 'i-5'",
     )
 
@@ -137,9 +138,9 @@ def cut_last_invocation(change: Change) -> None:
 def test_a_cut_ledger_that_goes_on_keeps_its_gap(
     installation: Installation, change: Change, checked: Checked
 ) -> None:
-    change("DELETE FROM tool_event WHERE ord > 11", "DELETE FROM head WHERE id = 'i-5'")
+    change("DELETE FROM tool_event WHERE ord > 14", "DELETE FROM head WHERE id = 'i-5'")
     installation.request("i-6")
-    assert named(checked()) == {(12, FaultCode.ROW_MISSING)}
+    assert named(checked()) == {(15, FaultCode.ROW_MISSING)}
 
 
 def rehash(path: Path, incarnation: str, first: int) -> None:
@@ -170,19 +171,19 @@ def test_hashes_that_were_all_made_anew_are_named_by_the_first_event_no_anchor_a
     installation.run("i-6")
     installation.request("i-7")
     installation.anchor_head(anchors)
-    change("UPDATE tool_event SET actor = 'somebody' WHERE ord = 18")
-    rehash(path, ledger.info.incarnation, 18)
+    change("UPDATE tool_event SET actor = 'somebody' WHERE ord = 21")
+    rehash(path, ledger.info.incarnation, 21)
     assert named(checked()) == set()
-    assert named(checked(anchors)) == {(16, FaultCode.ANCHOR_MISMATCH)}
-    assert checked(anchors).anchored == 15
+    assert named(checked(anchors)) == {(19, FaultCode.ANCHOR_MISMATCH)}
+    assert checked(anchors).anchored == 18
 
 
 def test_a_receipt_edited_with_its_digest_and_all_hashes_is_named(
     ledger: SqliteLedger, change: Change, checked: Checked, path: Path
 ) -> None:
-    change("UPDATE tool_event SET payload = CAST(replace(payload, 'hello', 'HELLO') AS BLOB) WHERE ord = 5")
-    rehash(path, ledger.info.incarnation, 5)
-    assert named(checked()) == {(5, FaultCode.RECEIPT_CHANGED)}
+    change("UPDATE tool_event SET payload = CAST(replace(payload, 'hello', 'HELLO') AS BLOB) WHERE ord = 8")
+    rehash(path, ledger.info.incarnation, 8)
+    assert named(checked()) == {(8, FaultCode.RECEIPT_CHANGED)}
 
 
 def test_yesterday_put_back_is_named_by_an_anchor_kept_elsewhere(
@@ -203,10 +204,10 @@ def test_yesterday_put_back_is_named_by_an_anchor_kept_elsewhere(
     put_back = SqliteLedger.open(yesterday / "ledger.db", clock)
     installation.ledger = put_back
     assert named(installation.verify(put_back.records(), yesterday / "anchors.jsonl")) == set()
-    assert named(installation.verify(put_back.records(), elsewhere)) == {(16, FaultCode.ANCHOR_AHEAD)}
+    assert named(installation.verify(put_back.records(), elsewhere)) == {(19, FaultCode.ANCHOR_AHEAD)}
     installation.run("i-7")
     installation.run("i-8")
-    assert named(installation.verify(put_back.records(), elsewhere)) == {(16, FaultCode.ANCHOR_MISMATCH)}
+    assert named(installation.verify(put_back.records(), elsewhere)) == {(19, FaultCode.ANCHOR_MISMATCH)}
     put_back.close()
 
 
@@ -223,9 +224,9 @@ def test_another_incarnation_is_named(
 @pytest.mark.parametrize(
     ("columns", "seq"),
     [
-        ("phase = 'done'", 11), ("version = 2", 11), ("attempt = 2", 11), ("nonce = 'n-9'", 11),
-        ("session = 's-9'", 11), ("stage = 'g-9'", 11), ("accepted_seq = 1", 11), ("client = 'other'", 11),
-        ("pool = 'shell'", 11), ("action_digest = 'x'", 11), ("started = 0", 11),
+        ("phase = 'done'", 14), ("version = 2", 14), ("attempt = 2", 14), ("nonce = 'n-9'", 14),
+        ("session = 's-9'", 14), ("stage = 'g-9'", 14), ("accepted_seq = 1", 14), ("client = 'other'", 14),
+        ("pool = 'shell'", 14), ("action_digest = 'x'", 14), ("started = 0", 14),
     ],
 )  # fmt: skip
 def test_an_edited_head_is_named_by_its_last_event(
@@ -237,15 +238,15 @@ def test_an_edited_head_is_named_by_its_last_event(
 
 def test_a_removed_head_is_named_by_the_first_event_of_its_stream(change: Change, checked: Checked) -> None:
     change("DELETE FROM head WHERE id = 'i-3'", "DELETE FROM due WHERE id = 'i-3'")
-    assert named(checked()) == {(7, FaultCode.STREAM_HEADLESS)}
+    assert named(checked()) == {(10, FaultCode.STREAM_HEADLESS)}
 
 
 def test_a_head_of_nothing_is_named(change: Change, checked: Checked, installation: Installation) -> None:
     change("UPDATE head SET id = 'i-9', version = 0 WHERE id = 'i-2'", "DELETE FROM due WHERE id = 'i-2'")
-    assert named(checked()) == {(None, FaultCode.HEAD_DIFFERS), (6, FaultCode.STREAM_HEADLESS)}
+    assert named(checked()) == {(None, FaultCode.HEAD_DIFFERS), (9, FaultCode.STREAM_HEADLESS)}
 
 
-@pytest.mark.parametrize(("waiting", "seq"), [("i-2", 6), ("i-3", 8), ("i-4", 11)])
+@pytest.mark.parametrize(("waiting", "seq"), [("i-2", 9), ("i-3", 11), ("i-4", 14)])
 def test_a_removed_due_row_is_named(change: Change, checked: Checked, waiting: str, seq: int) -> None:
     change(f"DELETE FROM due WHERE id = '{waiting}'")
     assert named(checked()) == {(seq, FaultCode.DUE_MISSING)}
@@ -253,12 +254,12 @@ def test_a_removed_due_row_is_named(change: Change, checked: Checked, waiting: s
 
 def test_a_due_row_of_what_is_final_and_of_nothing_is_named(change: Change, checked: Checked) -> None:
     change("INSERT INTO due VALUES ('invocation', 'i-1', 'lease', 1), ('invocation', 'i-9', 'lease', 1)")
-    assert named(checked()) == {(5, FaultCode.DUE_STRAY), (None, FaultCode.DUE_STRAY)}
+    assert named(checked()) == {(8, FaultCode.DUE_STRAY), (None, FaultCode.DUE_STRAY)}
 
 
 def test_time_that_goes_back_within_a_stream_is_named(
     ledger: SqliteLedger, change: Change, checked: Checked, path: Path
 ) -> None:
-    change("UPDATE tool_event SET at_us = at_us - 1 WHERE ord = 3")
-    rehash(path, ledger.info.incarnation, 3)
-    assert named(checked()) == {(3, FaultCode.TIME_BACK)}
+    change("UPDATE tool_event SET at_us = at_us - 1 WHERE ord = 6")
+    rehash(path, ledger.info.incarnation, 6)
+    assert named(checked()) == {(6, FaultCode.TIME_BACK)}
