@@ -422,6 +422,12 @@ _MODE = CodeGroup(
             "Let an approver with the right decide.",
         ),
         ErrorCode(
+            "PRINCIPAL_EXISTS",
+            "Registered already",
+            "A client, approver, bot or operator of this name is registered.",
+            "Choose another name, or say --replace to give it a new key and new rights.",
+        ),
+        ErrorCode(
             "VOTE_LATE",
             "Vote came late",
             "The request was already decided, ended or expired.",
@@ -709,7 +715,7 @@ _EXECUTION = CodeGroup(
             "OUTCOME_UNKNOWN",
             "Outcome not known",
             "The effect may have happened; it is never sent again by itself.",
-            "Find out on the other side, then `interlock reconcile resolve ID --verdict executed|not_executed`.",
+            "Find out on the other side, then say it: `interlock reconcile resolve ID --help`.",
         ),
         ErrorCode(
             "NOT_UNRESOLVED",

@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
-from gateway.cli import answer, audit, cancel, doctor, inbox, log, session, show, start, state, submit, tool
+from gateway.cli import (
+    answer,
+    audit,
+    cancel,
+    doctor,
+    inbox,
+    log,
+    principal,
+    reconcile,
+    session,
+    show,
+    start,
+    state,
+    submit,
+    tool,
+)
+from gateway.cli.output import standard_output
 
 
 def build() -> typer.Typer:
     """The whole command line."""
     app = _group("An interlock between proposals to act and the tools that act on the world.")
+    app.callback()(_whole)
     app.command("up")(start.up)
     app.command("run")(start.run)
     app.command("demo")(start.demo)
@@ -23,7 +42,9 @@ def build() -> typer.Typer:
     app.command("approve")(answer.approve)
     app.command("deny")(answer.deny)
     app.command("cancel")(cancel.cancel)
+    app.add_typer(_reconcile(), name="reconcile")
     app.add_typer(_tools(), name="tools")
+    app.add_typer(_principals(), name="principals")
     app.command("verify")(audit.verify)
     app.command("rebuild")(audit.rebuild)
     app.command("replay")(audit.replay)
@@ -45,6 +66,39 @@ def _tools() -> typer.Typer:
     group.command("show")(tool.show_tool)
     group.command("check")(tool.check)
     group.command("add")(tool.add)
+    return group
+
+
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        from interlock import __version__
+
+        standard_output(False).text(f"interlock {__version__}")
+        raise typer.Exit
+
+
+def _whole(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Say which version this is.", callback=_say_version, is_eager=True),
+    ] = False,
+) -> None:
+    """An interlock between proposals to act and the tools that act on the world."""
+
+
+def _reconcile() -> typer.Typer:
+    group = _group("Unknown outcomes: which there are, what is known of them, and what became of them.")
+    group.command("list")(reconcile.list_unresolved)
+    group.command("show")(reconcile.show_unresolved)
+    group.command("resolve")(reconcile.resolve)
+    return group
+
+
+def _principals() -> typer.Typer:
+    group = _group("Who may propose, answer and operate: names, keys and rights.")
+    group.command("list")(principal.list_principals)
+    group.command("add")(principal.add)
+    group.command("new-key")(principal.new_key)
     return group
 
 

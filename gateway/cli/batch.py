@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from gateway.cli.moment import iso_or_none
+from gateway.cli.name import as_called
 from gateway.cli.output import Output, complain, hint
 from gateway.cli.verdict import Exit, exit_of_answer, exit_of_record
 from gateway.cli.visible import visible, visible_json
 from gateway.embedded.directory import DataDirectory
 from gateway.reading import RESTING, LedgerOutcomes, open_reading
 from gateway.story import Story, receipt, tell
+from gateway.waiting import waits_for
 from governance.ledger import Ledger
 from interlock.answer import Answer
 from interlock.canonical import Json, parse_json
@@ -53,6 +55,11 @@ class Sending:
     @property
     def outcomes(self) -> LedgerOutcomes:
         return LedgerOutcomes(self.ledger)
+
+    def waits_for(self, invocation_id: str) -> str | None:
+        """What it waits for; None where it has ended or runs."""
+        with self.ledger.read() as view:
+            return waits_for(view, invocation_id)
 
     def story(self, invocation_id: str) -> Story | None:
         """What the ledger tells of one; None where it has nothing."""
@@ -110,6 +117,10 @@ class Outcome:
     """None where the ledger has nothing of it."""
     waited: bool
     check: bool
+    waits_for: str | None = None
+    """What it waits for, where it has not ended."""
+    line: int | None = None
+    """Its line in the file, from 1."""
 
     @property
     def status(self) -> int:
@@ -137,6 +148,8 @@ class Outcome:
             "exit_code": None if record is None else record.exit_code,
             "output": None if sealed is None else sealed["receipt"]["structured_output"],  # type: ignore[index, call-overload] # JSON of a receipt
             "record": None if record is None else record.to_json(),
+            "waits_for": None if self.waits_for is None else as_called(self.waits_for),
+            **({} if self.line is None else {"line": self.line}),
         }
 
     def print(self, output: Output) -> None:
@@ -148,6 +161,7 @@ class Outcome:
                 "status": said["status"],
                 "phase": said["phase"],
                 "reason": f"{said['code']}: {said['sentence']}" if said["code"] else None,
+                "waits": said["waits_for"],
                 "completed": None if self.story is None else iso_or_none(self.story.record.completed_at_us),
                 "exit code": said["exit_code"],
             }
@@ -161,7 +175,8 @@ class Outcome:
         if self.status != Exit.OK and said["code"]:
             complain(str(_error(said["code"], f"{said['invocation_id']}: {said['sentence']}")))
         elif self.status == Exit.ERROR:
-            waited = InterlockError("WAIT_TIMEOUT", f"{said['invocation_id']} is {said['phase']}")
+            why = f" and {self.waits_for}" if self.waits_for else ""
+            waited = InterlockError("WAIT_TIMEOUT", f"{said['invocation_id']} is {said['phase']}{why}")
             complain(str(waited))
 
 
@@ -192,27 +207,31 @@ def propose_lines(
 ) -> int:
     """Propose every line, one answer a line in their order; with a wait all are sent before the first is."""
     worst = 0
-    held: list[Answer] = []
-    for start in range(0, len(lines), WINDOW):
-        for answer in _proposed(sending.propose, lines[start : start + WINDOW], common):
+    held: list[tuple[int, Answer]] = []
+    numbered = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    for start in range(0, len(numbered), WINDOW):
+        window = numbered[start : start + WINDOW]
+        answers = _proposed(sending.propose, [line for _, line in window], common)
+        for (number, _), answer in zip(window, answers, strict=True):
             if wait is None:
-                worst = max(worst, _say(sending, answer, output, waited=False, check=check))
+                worst = max(worst, _say(sending, number, answer, output, waited=False, check=check))
             else:
-                held.append(answer)
-    waited = _wait(sending, held, wait, output)
-    for answer in held:
-        worst = max(worst, _say(sending, answer, output, waited=waited, check=check))
+                held.append((number, answer))
+    waited = _wait(sending, [answer for _, answer in held], wait, output)
+    for number, answer in held:
+        worst = max(worst, _say(sending, number, answer, output, waited=waited, check=check))
     return worst
 
 
-def _say(sending: Sending, answer: Answer, output: Output, *, waited: bool, check: bool) -> int:
-    outcome = _outcome(sending, answer, waited=waited, check=check)
+def _say(sending: Sending, line: int, answer: Answer, output: Output, *, waited: bool, check: bool) -> int:
+    outcome = _outcome(sending, answer, waited=waited, check=check, line=line)
     said = outcome.to_json()
     if output.as_json:
         output.json(said)
     else:
         where = said["status"] if waited and said["status"] else said["answer"]
         why = f"  {said['code']}: {said['sentence']}" if said["code"] else ""
+        why = f"  line {line}{why}" if answer.status == "refused" else why
         output.text(visible(f"{said['invocation_id'] or '-'}  {where}  {said['phase']}{why}"))
     # At once: who reads may want no more of it, and then nothing more is sent.
     output.flush()
@@ -225,16 +244,20 @@ def _wait(sending: Sending, answers: Sequence[Answer], seconds: float | None, ou
     ids = [answer.invocation_id for answer in answers if answer.invocation_id and answer.status != "refused"]
     for answer in answers:
         if answer.phase == Phase.AWAITING_APPROVAL.value:
-            hint(f"{answer.invocation_id} waits for an approval: interlock inbox")
+            todo = f"`interlock inbox`, then `interlock approve {answer.invocation_id}`"
+            hint(f"{answer.invocation_id} waits for an approval: {todo}")
     sending.outcomes.wait(ids, seconds, pause=output.wait)
     return True
 
 
-def _outcome(sending: Sending, answer: Answer, *, waited: bool, check: bool) -> Outcome:
+def _outcome(
+    sending: Sending, answer: Answer, *, waited: bool, check: bool, line: int | None = None
+) -> Outcome:
     # What was refused without being recorded may bear the id of somebody else's invocation.
     is_ours = answer.invocation_id is not None and (answer.status != "refused" or answer.is_recorded)
     story = sending.story(str(answer.invocation_id)) if is_ours else None
-    return Outcome(answer, story, waited, check)
+    waits = None if story is None else sending.waits_for(str(answer.invocation_id))
+    return Outcome(answer, story, waited, check, waits, line)
 
 
 def _proposed(propose: Propose, lines: Sequence[bytes], common: Fields) -> Iterator[Answer]:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from gateway.cli.name import as_called
 from gateway.cli.option import AsJson, Data, Ids
 from gateway.cli.output import complain, standard_output
 from gateway.cli.place import enter_running, require_owner
@@ -62,4 +63,9 @@ def _line(invocation_id: str, done: Any) -> dict[str, Any]:
 def _note(result: dict[str, Any]) -> str:
     if result["already_final"]:
         return ", it had ended before"
+    if result["phase"] == "reconciliation_required":
+        return as_called(
+            ", it cannot be cancelled: whether it happened has to be found out, "
+            f"`interlock reconcile show {result['invocation_id']}`"
+        )
     return ", its supervisor will end it" if result["phase"] == "running" else ""

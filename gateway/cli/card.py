@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gateway.cli.moment import iso, span
+from gateway.cli.name import command_name
 from gateway.cli.visible import hidden_in, visible, visible_json
 from governance.docket import Docket
 from interlock.canonical import thaw
@@ -40,7 +41,7 @@ class Card:
 
     def command(self, verb: str) -> str:
         """The one command that answers it."""
-        return f"interlock {verb} {self.docket.head.id} --terms {self.terms[:TERMS_SHOWN]}"
+        return f"{command_name()} {verb} {self.docket.head.id} --terms {self.terms[:TERMS_SHOWN]}"
 
     def to_json(self) -> dict[str, Any]:
         snapshot = self.request.snapshot

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
+from gateway.cli.name import as_called
 from gateway.cli.option import AsJson, Data
 from gateway.cli.output import progress, standard_output
 from gateway.cli.place import enter, named_directory
@@ -21,7 +22,10 @@ def doctor(data: Data = None, as_json: AsJson = False) -> int:
     from gateway.examination import examine
 
     with progress("examining"):
-        checks = [*check_all(directory, os.environ), *examine(directory)]
+        found = [*check_all(directory, os.environ), *examine(directory)]
+    checks = [
+        replace(check, detail=as_called(check.detail), remedy=as_called(check.remedy)) for check in found
+    ]
     ok = not any(check.state == "failed" for check in checks)
     if as_json:
         output.json({"ok": ok, "checks": [asdict(check) for check in checks]})

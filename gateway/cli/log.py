@@ -15,7 +15,10 @@ from gateway.cli.moment import iso
 from gateway.cli.option import AsJson, Data
 from gateway.cli.output import Output, standard_output
 from gateway.cli.place import enter
+from gateway.cli.visible import visible
+from interlock.errors import NotFoundError
 
+TENANT = "default"
 PAGE = 500
 FOLLOW_SECONDS = 0.05
 
@@ -35,8 +38,20 @@ def log(
     del as_json
     output = standard_output(True)
     directory = enter(data)
+    if session is not None and not follow:
+        _require_session(directory, session)
     for event in _events(directory, session, after, output if follow else None):
         output.json(event_line(event))
+
+
+def _require_session(directory: Any, session: str) -> None:
+    from gateway.reading import open_reading
+    from governance.session import find_session
+
+    with open_reading(directory) as reading, reading.ledger.read() as view:
+        known = find_session(view, TENANT, session) or view.session_events(session, limit=1)
+    if not known:
+        raise NotFoundError("session", visible(session)[:100])
 
 
 def event_line(event: Any) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+from gateway.cli.name import command_name
 from gateway.cli.output import ReaderGoneError, complain
 from gateway.cli.verdict import Exit
 from interlock.errors import InterlockError, UsageError
@@ -83,7 +84,7 @@ def _obey(arguments: list[str]) -> int:
     from gateway.cli.app import build
 
     try:
-        status = build()(arguments, prog_name="interlock", standalone_mode=False)
+        status = build()(arguments, prog_name=command_name(), standalone_mode=False)
     except NoArgsIsHelpError as error:
         print(error.format_message(), file=sys.stderr)
         return Exit.USAGE

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TextIO
 
+from gateway.cli.name import as_called
 from gateway.cli.visible import visible
 
 
@@ -97,7 +98,7 @@ def standard_output(as_json: bool) -> Output:
 def complain(line: str) -> None:
     """One line on standard error."""
     if sys.stderr is not None:
-        print(visible(line), file=sys.stderr, flush=True)
+        print(visible(as_called(line)), file=sys.stderr, flush=True)
 
 
 def hint(line: str) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from gateway.cli.moment import iso, iso_or_none
+from gateway.cli.name import as_called
 from gateway.cli.option import AsJson, Data
 from gateway.cli.output import Output, standard_output
 from gateway.cli.place import enter
@@ -21,13 +22,15 @@ def show(invocation_id: _Id, data: Data = None, as_json: AsJson = False) -> None
     directory = enter(data)
     from gateway.reading import open_reading
     from gateway.story import tell
+    from gateway.waiting import waits_for
     from interlock.errors import NotFoundError
 
     with open_reading(directory) as reading, reading.ledger.read() as view:
         story = tell(view, invocation_id)
+        waiting = waits_for(view, invocation_id)
     if story is None:
         raise NotFoundError("invocation", visible(invocation_id)[:100])
-    document = _document(story)
+    document = {**_document(story), "waits_for": waiting and as_called(waiting)}
     if as_json:
         output.json(document)
     else:
@@ -87,6 +90,7 @@ def _print(output: Output, document: dict[str, Any]) -> None:
             "invocation": record["invocation_id"],
             "status": f"{record['status']} ({record['phase']})",
             "reason": _reason(record["reason_code"], record["reason"]),
+            "waits": document["waits_for"],
             "tool": f"{record['tool']} version {record['tool_version']}",
             "tier": f"{record['tier']}, pool {record['pool']}",
             "session": f"{record['session']}, stage {record['stage']}",

@@ -119,4 +119,4 @@ def _lines(batch: Path) -> list[bytes]:
             raw = batch.read_bytes()
         except FileNotFoundError as error:
             raise NotFoundError("file", str(batch)) from error
-    return [line for line in raw.split(b"\n") if line.strip()]
+    return raw.split(b"\n")  # empty lines too: an answer names its line's number

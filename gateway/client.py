@@ -1,0 +1,53 @@
+"""A client of the embedded system on one data directory: proposes over its broker, reads from its ledger.
+
+Import it in the environment's own Python. It never writes to the ledger.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from gateway.embedded.broker import is_ready
+from gateway.embedded.directory import DataDirectory, default_path
+from gateway.reading import LedgerOutcomes, open_reading
+from interlock.approval import ApprovalSnapshot
+from interlock.client import Client
+from interlock.errors import NotRunningError
+from interlock.event import StreamKind
+from interlock.phase import Phase
+
+PARKED_MAX = 1_000
+
+
+@contextmanager
+def connect(directory: str | Path | None = None, **options: Any) -> Iterator[Client]:
+    """A client of the system that runs on this directory; without one, where the command line looks too.
+
+    `options` are those of `interlock.Client` (`client`, `signer`, `timeout_seconds`). Raises NotRunningError.
+    """
+    place = _place(directory)
+    if not is_ready(place):
+        raise NotRunningError(str(place.path))
+    with open_reading(place) as reading:
+        source = LedgerOutcomes(reading.ledger)
+        with Client(place.broker_client_url, source=source, **options) as client:
+            yield client
+
+
+def parked(directory: str | Path | None = None) -> list[ApprovalSnapshot]:
+    """What waits for an answer: the frozen snapshots that an approver decides from and signs."""
+    from governance.docket import load_dockets
+
+    with open_reading(_place(directory)) as reading, reading.ledger.read() as view:
+        kind, phase = StreamKind.INVOCATION.value, Phase.AWAITING_APPROVAL.value
+        heads = view.heads_of(kind, phase=phase, limit=PARKED_MAX)
+        dockets = load_dockets(view, [head.id for head in heads])
+    return [docket.request.snapshot for docket in dockets.values() if docket.request is not None]
+
+
+def _place(directory: str | Path | None) -> DataDirectory:
+    return DataDirectory.at(default_path(os.environ, os.geteuid()) if directory is None else directory)
