@@ -6,6 +6,7 @@ got lost. Carries no arguments, waits for no answer.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import Lock
@@ -17,6 +18,7 @@ from kombu.exceptions import KombuError
 from redis.exceptions import RedisError
 
 from interlock.adapters.celery_wire import Envelope, decode_task
+from interlock.adapters.redis_client import WRONG_KIND, set_aside
 from interlock.canonical import parse_json
 from interlock.errors import BrokerUnavailableError, NotJsonError
 from interlock.hint import RUN_TASK, Hint
@@ -112,10 +114,18 @@ class CeleryHintPublisher:
         try:
             yield self._connection.default_channel
         except (KombuError, RedisError, OSError) as error:
+            if WRONG_KIND in str(error):
+                self._set_aside()
             self._connection.close()
             raise BrokerUnavailableError(f"{type(error).__name__}: {error}") from error
         finally:
             self._turn.release()
+
+    def _set_aside(self) -> None:
+        """Somebody wrote something else where a queue has to be."""
+        channel: Any = self._connection.default_channel
+        with contextlib.suppress(KombuError, RedisError, OSError), channel.conn_or_acquire() as client:
+            set_aside(client, {pool.queue: b"list" for pool in Pool})
 
 
 def _estimate(length: int, items: Sequence[bytes]) -> int:

@@ -6,21 +6,28 @@ connection before the first command.
 
 from __future__ import annotations
 
+import logging
+import secrets
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from redis import ConnectionPool, Redis, UnixDomainSocketConnection
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 from redis.retry import Retry
 
 from interlock.errors import BrokerUnavailableError
 
 TIMEOUT_SECONDS = 5.0
 _SOCKET_SCHEMES = ("unix", "redis+socket")
+
+WRONG_KIND = "WRONGTYPE"
+"""What the server's message says of a command on a key of another kind."""
+
+_LOG = logging.getLogger(__name__)
 
 
 def connect(url: str, *, blocking: bool = False) -> Redis:
@@ -72,3 +79,32 @@ def broker_errors() -> Iterator[None]:
         yield
     except (RedisError, OSError) as error:
         raise BrokerUnavailableError(f"{type(error).__name__}: {error}") from error
+
+
+@contextmanager
+def kinds_kept(client: Redis, kinds: Mapping[str, bytes]) -> Iterator[None]:
+    """As `broker_errors`; where a key holds something else than its kind, it is out of the way afterwards."""
+    with broker_errors():
+        try:
+            yield
+        except ResponseError as error:
+            if WRONG_KIND in str(error):
+                set_aside(client, kinds)
+            raise
+
+
+def set_aside(client: Redis, kinds: Mapping[str, bytes]) -> None:
+    """Rename each key that holds something else than its kind (`list`, `hash`, `stream`) to `<key>.bad.<n>`.
+
+    Whoever reaches the broker can write such a key, and everything that uses it would stand still for ever.
+    """
+    for key, kind in kinds.items():
+        found: Any = client.type(key)
+        if found in (kind, b"none"):
+            continue
+        aside = f"{key}.bad.{secrets.token_hex(4)}"
+        try:
+            client.rename(key, aside)
+        except ResponseError:
+            continue  # somebody else has done it in between
+        _LOG.error("%s held a %s and was set aside as %s", key, found.decode(), aside)

@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from redis import Redis
 from redis.client import PubSub
 from redis.exceptions import NoScriptError
 
-from interlock.adapters.redis_client import broker_errors
+from interlock.adapters.redis_client import broker_errors, kinds_kept
 from interlock.errors import BrokerUnavailableError
 from interlock.stream import (
     EMPTY,
@@ -177,7 +178,7 @@ class RedisEventStream:
         )
 
     def tail(self) -> StreamTail:
-        with broker_errors():
+        with self._errors():
             return _tail(self._tail.run(self._client, [self._stream], []))
 
     def publish(self, entries: Sequence[StreamEntry], *, after: StreamTail) -> StreamTail:
@@ -185,31 +186,34 @@ class RedisEventStream:
         arguments: list[str | int] = [after.seq, after.incarnation, after.hash]
         for entry in entries:
             arguments += (f"{entry.seq}-0", ENTRY_VERSION, *entry[1:])
-        with broker_errors():
+        with self._errors():
             return _tail(self._publish.run(self._client, [self._stream], arguments))
 
     def restart(self, *, after: int, last: int) -> bool:
-        with broker_errors():
+        with self._errors():
             return bool(self._restart.run(self._client, [self._stream], [after, last]))
 
     def read(self, after: int, limit: int, block_ms: int) -> list[StreamEntry]:
-        with broker_errors():
+        with self._errors():
             answer = self._reader.xread({self._stream: f"{after}-0"}, count=limit, block=block_ms or None)
         return _entries(answer)
 
     def register(self, reader: str, seq: int, lease_ms: int) -> None:
-        with broker_errors():
+        with self._errors():
             self._register.run(self._client, [self._readers], [reader, seq, lease_ms])
 
     def slowest(self) -> int | None:
-        with broker_errors():
+        with self._errors():
             answer = self._slowest.run(self._client, [self._readers], [])
         return None if answer is None else int(answer)
 
     def trim(self, *, entries_max: int, bytes_max: int = WINDOW_BYTES) -> int:
-        with broker_errors():
+        with self._errors():
             keys = [self._stream, self._readers]
             return int(self._trim.run(self._client, keys, [entries_max, bytes_max]))
+
+    def _errors(self) -> AbstractContextManager[None]:
+        return kinds_kept(self._client, {self._stream: b"stream", self._readers: b"hash"})
 
 
 class RedisProjectionNotice:

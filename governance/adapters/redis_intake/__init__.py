@@ -1,16 +1,19 @@
 """The intake over a server of the Redis protocol: one script moves a batch, one pipeline ends it.
 
 Works on Celery's own lists, its priorities included. Nothing is popped: waiting leaves the queue as it is.
+Whoever reaches the broker can write anything there: what is no list and no entry is set aside and told.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import re
 import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -20,7 +23,7 @@ from redis.client import Pipeline
 from redis.exceptions import ResponseError
 
 from governance.intake import TAKE_SIZE_MAX, Reply, TakenBatch, TakenItem
-from interlock.adapters.redis_client import broker_errors
+from interlock.adapters.redis_client import broker_errors, kinds_kept
 from interlock.answer import ANSWER_LIFE_SECONDS
 from interlock.errors import BrokerUnavailableError
 
@@ -34,6 +37,9 @@ SLICE_SECONDS = 0.05
 """How long an item on a list that is not waited on may lie; the busiest list is the one waited on."""
 
 _BOOT = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_ENTRY = re.compile(r"(t|h) ([0-9]{1,9}) (.{1,256})", re.DOTALL)
+
+_LOG = logging.getLogger(__name__)
 
 
 class RedisIntake:
@@ -82,7 +88,7 @@ class RedisIntake:
     def _from_held(self) -> TakenBatch | None:
         while self._held:
             field = self._held[0]
-            with broker_errors():
+            with self._errors():
                 found = self._again(keys=[INDEX, self._list, _list_of(field)], args=[self._field, field])
             batch = self._batch(found)
             if batch.items:
@@ -94,7 +100,7 @@ class RedisIntake:
         queues = tuple(self._queues)
         self._queues.rotate(-1)
         sources = [queue + suffix for queue in queues for suffix in PRIORITY_SUFFIXES]
-        with broker_errors():
+        with self._errors():
             found = self._take(
                 keys=[INDEX, self._list, *sources], args=[self._field, limit, self._take_size_max, *queues]
             )
@@ -106,13 +112,13 @@ class RedisIntake:
             return TakenBatch("", (), int(at_us))
         name = self._list
         self._count += 1  # only now: a call whose answer was lost must find its list again
-        _, deliveries, queue = _entry(entry or b"t 1 " + self._queues[0].encode())
+        _, deliveries, queue = _entry(entry) or _Entry("t", 1, self._queues[0])
         self._hot = queue
         return TakenBatch(name, tuple(TakenItem(raw, queue, deliveries) for raw in items), int(at_us))
 
     def _wait(self, seconds: float) -> None:
         """Until the busiest list has something; moving its end to its end leaves it as it is."""
-        with broker_errors():
+        with self._errors():
             self._waiting.blmove(
                 self._hot,
                 self._hot,
@@ -169,15 +175,24 @@ class RedisIntake:
         # Never the next batch's name: that one may stand already, moved by a call whose answer was lost.
         self._overs += 1
         own = f"{self._prefix}over-{self._overs}"
-        with broker_errors():
+        with self._errors():
             items = self._takeover(keys=[INDEX, _list_of(field), _list_of(own)], args=[field, own])
         if items:
             self._held.append(own)
 
     def _index(self) -> dict[str, _Entry]:
-        with broker_errors():
+        with self._errors():
             index: dict[Any, Any] = self._client.hgetall(INDEX)
-        return {field.decode(): _entry(entry) for field, entry in index.items()}
+            read = {field: _entry_of(field, entry) for field, entry in index.items()}
+            bad = [field for field, entry in read.items() if entry is None]
+            if bad:
+                _LOG.error("dropped %d entries of %s that are none", len(bad), INDEX)
+                self._client.hdel(INDEX, *bad)
+        return {field.decode(): entry for field, entry in read.items() if entry is not None}
+
+    def _errors(self) -> AbstractContextManager[None]:
+        lists = [queue + suffix for queue in self._queues for suffix in PRIORITY_SUFFIXES]
+        return kinds_kept(self._client, {INDEX: b"hash", **dict.fromkeys(lists, b"list")})
 
     def now_us(self) -> int:
         with broker_errors():
@@ -213,9 +228,17 @@ def _list_of(field: str) -> str:
     return f"{INDEX}:{field}"
 
 
-def _entry(entry: bytes) -> _Entry:
-    state, deliveries, queue = entry.decode().split(" ", 2)
-    return _Entry(state, int(deliveries), queue)
+def _entry(entry: bytes) -> _Entry | None:
+    """An entry of the index, None where it is none."""
+    found = _ENTRY.fullmatch(entry.decode(errors="replace"))
+    return None if found is None else _Entry(found[1], int(found[2]), found[3])
+
+
+def _entry_of(field: bytes, entry: bytes) -> _Entry | None:
+    """Likewise, where its field is no boot's either."""
+    boot, colon, _ = field.partition(b":")
+    is_field = bool(colon) and _BOOT.fullmatch(boot.decode(errors="replace")) is not None
+    return _entry(entry) if is_field and field.isascii() else None
 
 
 def _add_replies(pipeline: Pipeline, replies: Sequence[Reply]) -> None:

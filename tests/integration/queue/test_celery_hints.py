@@ -55,6 +55,15 @@ def test_the_ids_that_wait_are_counted(broker: Redis, publisher: CeleryHintPubli
     assert publisher.queue_length("pure") == 2
 
 
+def test_a_key_that_is_no_queue_is_set_aside(broker: Redis, publisher: CeleryHintPublisher) -> None:
+    broker.set(Pool.PURE.queue, "x")
+    with pytest.raises(BrokerUnavailableError):
+        publisher.queued_ids()
+    publisher.publish([Hint("pure", ids(1))])
+    assert publisher.queue_length("pure") == 1
+    assert len(broker.keys(f"{Pool.PURE.queue}.bad.*")) == 1
+
+
 def test_the_ids_of_a_long_queue_are_estimated(publisher: CeleryHintPublisher) -> None:
     publisher.publish([Hint("pure", ids(2)) for _ in range(200)])
     assert publisher.queued_ids()["pure"] == 400

@@ -183,6 +183,31 @@ def test_an_answer_that_cannot_be_delivered_stops_nobody_elses(broker: Redis, in
     assert broker.hlen(INDEX) == 0
 
 
+@pytest.mark.parametrize("entry", ["junk", "t x interlock.propose", "t 1", "\xff"])
+def test_what_is_no_entry_of_the_index_is_dropped(broker: Redis, intake: RedisIntake, entry: str) -> None:
+    broker.hset(INDEX, "junk", entry)
+    broker.hset(INDEX, b"\xff:1", "t 1 interlock.propose")
+    broker.hset(INDEX, "k:1", entry)
+    broker.lpush(PROPOSE_QUEUE, b"item")
+    assert intake.takeover(everybody) == []
+    assert [item.raw for item in intake.take(9, 0).items] == [b"item"]
+    assert broker.hlen(INDEX) == 1
+
+
+@pytest.mark.parametrize("key", [PROPOSE_QUEUE, f"{PROPOSE_QUEUE}\x06\x163", INDEX])
+def test_a_key_of_another_kind_is_set_aside(broker: Redis, intake: RedisIntake, key: str) -> None:
+    broker.set(key, "x")
+    if key != PROPOSE_QUEUE:
+        broker.lpush(PROPOSE_QUEUE, b"item")
+    with pytest.raises(BrokerUnavailableError):
+        intake.take(9, 0)
+    if key == PROPOSE_QUEUE:
+        broker.lpush(PROPOSE_QUEUE, b"item")
+    assert [item.raw for item in intake.take(9, 0).items] == [b"item"]
+    [aside] = broker.keys("*.bad.*")
+    assert broker.get(aside) == b"x"
+
+
 def test_an_emptied_broker_is_taken_from_as_a_new_one(broker: Redis, intake: RedisIntake) -> None:
     broker.lpush(PROPOSE_QUEUE, b"1")
     lost = intake.take(1, 0)

@@ -125,3 +125,12 @@ def test_a_server_that_refuses_writes_is_our_own_error(client: Redis, stream: Re
     client.set(STREAM, "no stream at all")
     with pytest.raises(BrokerUnavailableError):
         stream.tail()
+
+
+def test_a_key_that_is_no_stream_is_set_aside(client: Redis, stream: RedisEventStream) -> None:
+    client.set(STREAM, "x")
+    with pytest.raises(BrokerUnavailableError):
+        stream.tail()
+    assert stream.tail() == EMPTY
+    [aside] = client.keys(f"{STREAM}.bad.*")
+    assert client.get(aside) == b"x"
