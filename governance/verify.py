@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 from governance.keys import KeyPurpose
 from governance.ledger import head_with
+from governance.verification.beside import RowCheck
+from governance.verification.control import EpochCheck
 from governance.verification.fact import Facts
 from governance.verification.fault import Fault, FaultCode, Faults
 from governance.verification.grant import GrantCheck
@@ -76,11 +78,13 @@ def verify(
     faults = Faults()
     book = KeyBook(keys, ring_of, records.incarnation, faults)
     log = _read_log(records, book, anchors, faults)
-    shown = _read_streams(records, book, ring_of, log.walk.last, faults)
+    rows = RowCheck(records, log.latest_us, faults)
+    shown = _read_streams(records, _Judges(book, ring_of, rows), log.walk.last, faults)
     if shown != log.walk.events and not faults.count:
         said = f"the log holds {log.walk.events} rows, its streams show {shown}"
         faults.add(None, FaultCode.ROW_HIDDEN, said)
     _read_dues(records, faults)
+    rows.check_rows()
     kept = faults.in_order()
     walk, more = log.walk, faults.count - len(kept)
     return Report(not kept, walk.events, walk.last, walk.head, log.anchors.agreed, kept, more)
@@ -89,6 +93,7 @@ def verify(
 class _Log(NamedTuple):
     walk: ChainWalk
     anchors: AnchorCheck
+    latest_us: int = 0
 
 
 def _read_log(records: LedgerRecords, book: KeyBook, anchors: Sequence[Path], faults: Faults) -> _Log:
@@ -97,16 +102,21 @@ def _read_log(records: LedgerRecords, book: KeyBook, anchors: Sequence[Path], fa
     log.anchors.load(anchors)
     # Asked before the rows, so that a ledger that is written to meanwhile never seems cut.
     issued_seq = records.issued_seq()
+    epoch = EpochCheck(records.epoch(), faults)
+    latest_us = 0
     for page in _pages_of_events(records):
         for record in page:
             log.walk.feed(record)
             if record.event is not None:
                 log.anchors.feed(record.place, record.event.hash)
                 book.feed(record.event)
+                epoch.feed(record.event)
+                latest_us = max(latest_us, record.event.at_us)
         _check_heads_exist(records, page, faults)
     log.walk.end(issued_seq)
+    epoch.end(records.epoch())
     log.anchors.end(log.walk.last, book.verifier(KeyPurpose.ANCHOR, Purpose.ANCHOR))
-    return log
+    return log._replace(latest_us=latest_us)
 
 
 def _check_heads_exist(records: LedgerRecords, page: Sequence[EventRecord], faults: Faults) -> None:
@@ -118,13 +128,19 @@ def _check_heads_exist(records: LedgerRecords, page: Sequence[EventRecord], faul
         faults.add(firsts[stream], FaultCode.STREAM_HEADLESS, f"{stream} has events and no head")
 
 
-def _read_streams(records: LedgerRecords, book: KeyBook, ring_of: RingOf, last: int, faults: Faults) -> int:
+class _Judges(NamedTuple):
+    book: KeyBook
+    ring_of: RingOf
+    rows: RowCheck
+
+
+def _read_streams(records: LedgerRecords, judges: _Judges, last: int, faults: Faults) -> int:
     """The second pass; how many rows of the first one it was shown."""
     facts = Facts(records)
     check = InvocationCheck(
-        book.verifier(KeyPurpose.GOVERNANCE, Purpose.PERMIT),
-        book.verifier(KeyPurpose.POOL, Purpose.RECEIPT),
-        GrantCheck(facts, ring_of, faults),
+        judges.book.verifier(KeyPurpose.GOVERNANCE, Purpose.PERMIT),
+        judges.book.verifier(KeyPurpose.POOL, Purpose.RECEIPT),
+        GrantCheck(facts, judges.ring_of, faults),
         faults,
     )
     shown = 0
@@ -134,6 +150,7 @@ def _read_streams(records: LedgerRecords, book: KeyBook, ring_of: RingOf, last: 
             shown += sum(event.seq <= last for event in record.events)
             if check_order(record, faults):
                 _check_head(record, check, facts, faults)
+        judges.rows.check_page(page)
     return shown
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from governance.principal import Principal
 from governance.verification.fact import UNREADABLE, Facts
 from governance.verification.fault import FaultCode, Faults
-from governance.verification.key import RingOf
+from governance.verification.key import RingOf, ring_name
 from interlock.approval import Vote
 from interlock.event import (
     ApprovalGranted,
@@ -146,7 +146,8 @@ class GrantCheck:
 
     def _is_signed(self, vote: Vote, approver: Principal) -> bool:
         try:
-            ring = self._ring_of({approver.kid: approver.public_key})
-            return ring.verify(approver.kid, vote.signed_bytes(), bytes.fromhex(vote.signature))
+            kid = ring_name(approver.public_key)
+            ring = self._ring_of({kid: approver.public_key})
+            return ring.verify(kid, vote.signed_bytes(), bytes.fromhex(vote.signature))
         except UNREADABLE:
             return False

@@ -11,12 +11,18 @@ from pydantic import ValidationError
 
 from governance.keys import KeyPurpose
 from governance.verification.fault import FaultCode, Faults
+from interlock.canonical import sha256_hex
 from interlock.errors import NotJsonError
 from interlock.event import InstallationStarted, KeyAdded, StoredEvent, read_payload
 from interlock.seal import KeyRing, Purpose, SealVerifier
 
 RingOf = Callable[[Mapping[str, str]], KeyRing]
 """Makes a key ring of kid → public hex; raises ValueError where a name is not that of its key."""
+
+
+def ring_name(public_hex: str) -> str:
+    """The name that a ring knows a key by, whatever its owner calls it. Raises ValueError for no hex."""
+    return sha256_hex(bytes.fromhex(public_hex))[:16]
 
 
 class KeyBook:
