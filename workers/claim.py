@@ -16,6 +16,7 @@ from typing import Protocol
 
 from governance.execution import CLAIMABLE, Claim, Claimant, Claimed, Execution, Unusable, Work
 from interlock.contract import EffectScope, Tool
+from interlock.errors import InterlockError
 from interlock.identifier import new_id
 from interlock.permit import Permit, PermitMismatch, mismatch
 from interlock.receipt import SandboxReport
@@ -158,13 +159,23 @@ class Claiming:
             if isinstance(found, Unusable):
                 self._drop(identifier, Dropped(found.code, found.detail))
             elif found.head.phase in CLAIMABLE and found.head.ready:
-                self._judge(found, prepared)
+                self._guarded(found, prepared)
         return prepared
 
     def claim(self, lot: Sequence[Prepared]) -> Claimed:
         """Claim these together; raises LedgerUnavailableError."""
         alone = not all(item.is_batchable for item in lot)
         return self._execution.claim(self._claimant, [item.claim() for item in lot], tell=alone)
+
+    def _guarded(self, work: Work, prepared: list[Prepared]) -> None:
+        """One that cannot be judged stops no other of its envelope."""
+        try:
+            self._judge(work, prepared)
+        except InterlockError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this one's
+            _LOG.exception("judging %s failed", work.invocation_id)
+            self._drop(work.invocation_id, Dropped("INTERNAL", f"judging it failed: {type(error).__name__}"))
 
     def _judge(self, work: Work, prepared: list[Prepared]) -> None:
         verdict = self._verdict(work)

@@ -7,6 +7,7 @@ never verifies a seal, and publishes hints only after the commit.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -32,7 +33,7 @@ from governance.execution.step import (
     stop_reason,
 )
 from governance.execution.work import CLAIMABLE, Unseal, Unusable, Work, read_work
-from governance.ledger import Boot, Ledger, LedgerTransaction
+from governance.ledger import Boot, Head, Ledger, LedgerTransaction
 from governance.line import Line
 from interlock.clock import boottime_ns
 from interlock.decision import Reason
@@ -41,6 +42,7 @@ from interlock.event import (
     ExecutionReleased,
     LateOutcomeRecorded,
     OutcomeContradicted,
+    StoredEvent,
     evidence_stream,
     invocation_stream,
     new_event,
@@ -66,6 +68,8 @@ __all__ = [
     "outcome_from",
     "released",
 ]
+
+logger = logging.getLogger(__name__)
 
 ROUNDS_MAX = 8
 """How often a report reads again what another writer moved meanwhile; nobody moves one stream that often."""
@@ -95,7 +99,7 @@ class Execution:
         with self.ledger.read() as view:
             heads, events = view.heads(streams), view.events(streams)
         return {
-            stream.id: read_work(heads[stream], events[stream], self.unseal)
+            stream.id: _read(heads[stream], events[stream], self.unseal)
             for stream in streams
             if stream in heads and stream in events
         }
@@ -161,7 +165,11 @@ class Execution:
             if head is None or head.version != claim.version or head.phase not in CLAIMABLE or not head.ready:
                 continue
             now_us = transaction.now_us
-            steps.append(claim_step(self.settings, now_us, epoch, head, claimant, claim, len(claims)))
+            try:
+                steps.append(claim_step(self.settings, now_us, epoch, head, claimant, claim, len(claims)))
+            except Exception:
+                # Nothing is written of it, and the others of its envelope go on.
+                logger.exception("%s cannot be claimed", claim.invocation_id)
         return steps
 
     def _after_unknown_commit(self, claims: Sequence[Claim], start_by_ns: int) -> Claimed:
@@ -359,6 +367,15 @@ class Execution:
         except BrokerUnavailableError:
             return  # the sweep publishes them again
         self.faults.reach("dispatch.after_publish")
+
+
+def _read(head: Head, events: Sequence[StoredEvent], unseal: Unseal) -> Work | Unusable:
+    """As `read_work`; what cannot even be read stops nobody else that is read with it."""
+    try:
+        return read_work(head, events, unseal)
+    except Exception as error:
+        logger.exception("%s cannot be read", head.id)
+        return Unusable(head.id, "INTERNAL", f"reading it failed: {type(error).__name__}")
 
 
 def _locks(items: Iterable[Claim | Reported]) -> set[str]:

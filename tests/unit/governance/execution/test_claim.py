@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from governance.execution import Claim
+from interlock.canonical import JsonObject
 from interlock.decision import Reason
 from tests.support.permitted import Asked, body_of, cancel, due_of, grant, phase_of, the_head, types_of
 from tests.support.workbench import FailingLedger, Workbench, tools
@@ -192,3 +195,21 @@ def test_what_the_line_did_not_release_is_not_claimed(bench: Workbench, ledger: 
     assert phase_of(ledger, second) == "queued"
     bench.serve(first)
     assert second in bench.hints.ids()
+
+
+class _Unreadable(Workbench):
+    @staticmethod
+    def _unseal(stored: JsonObject, pointers: Sequence[str], identifier: str) -> JsonObject:
+        raise TypeError(identifier)
+
+
+def test_one_that_cannot_be_read_stops_no_other_of_its_envelope(
+    ledger: FailingLedger, tmp_path: Path
+) -> None:
+    bench = _Unreadable(ledger, tmp_path, boot="boot-2")
+    poison = asked(stage="poison", sensitive=("/value",))
+    ids = grant(ledger, bench.governance, [asked(stage="g1"), poison, asked(stage="g2")])
+    bench.serve(*ids)
+    assert [phase_of(ledger, identifier) for identifier in ids] == ["done", "queued", "done"]
+    assert bench.drops.counts() == {"INTERNAL": 1}
+    assert bench.serving.refusal() is None
