@@ -5,6 +5,7 @@ A tool may answer with what it was given; what is sealed at rest must not stand 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -22,7 +23,7 @@ class Masking:
         found = [_at(arguments, pointer) for pointer in pointers]
         leaves = [leaf for value in found for leaf in _leaves(value)]
         self._whole = [leaf for leaf in leaves if not isinstance(leaf, bool) and leaf is not None]
-        texts = {str(leaf) for leaf in self._whole}
+        texts = {form for leaf in self._whole for form in _forms(leaf)}
         self._fragments = sorted(
             (text for text in texts if len(text) >= FRAGMENT_LENGTH_MIN), key=len, reverse=True
         )
@@ -71,3 +72,12 @@ def _leaves(value: Any) -> Iterable[Any]:
             yield from _leaves(item)
     else:
         yield value
+
+
+def _forms(leaf: Any) -> Iterable[str]:
+    """A value as text, and as it stands inside JSON that a tool wrote itself."""
+    text = str(leaf)
+    yield text
+    if isinstance(leaf, str):
+        yield json.dumps(text)[1:-1]
+        yield json.dumps(text, ensure_ascii=False)[1:-1]

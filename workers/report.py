@@ -94,7 +94,7 @@ class Schemas:
         verdict = self._of(contract_digest, contract).validate(output)
         if isinstance(verdict, Valid):
             return None
-        return "; ".join(f"{fault.pointer or '/'}: {fault.message}" for fault in verdict.errors)[:1_000]
+        return "; ".join(f"{fault.pointer or '/'}: {fault.message}" for fault in verdict.errors)
 
     def _of(self, contract_digest: str, contract: Tool) -> CompiledSchema:
         with self._lock:
@@ -137,7 +137,7 @@ class Reporting:
             case port.Failed():
                 return self._failed(item, outcome, masking)
             case port.NotStarted():
-                return self._not_started(item, outcome)
+                return self._not_started(item, outcome, masking.text(outcome.message))
 
     # --- what ran to its end -----------------------------------------------------------------------
 
@@ -146,7 +146,7 @@ class Reporting:
         fault = self.schemas.fault(item.work.action.contract_digest, item.contract, output)
         if fault is not None:
             return self._output_rejected(item, outcome, output, fault, masking)
-        receipt = self._receipt(item, outcome, outcome.exit_code, masking.masked(output))
+        receipt = self._receipt(item, outcome, outcome.exit_code, masking.masked(output), masking)
         return Draft(
             item, receipt, lambda sealed: ToolExecutionCompleted(nonce=item.nonce, sealed=_held(sealed))
         )
@@ -154,10 +154,11 @@ class Reporting:
     def _output_rejected(
         self, item: Prepared, outcome: port.Completed, output: Json, fault: str, masking: Masking
     ) -> Draft:
-        reason = Reason(code="OUTPUT_INVALID", sentence=masking.text(fault))
+        # Masked before it is cut: a part of a secret is not found any more.
+        reason = Reason(code="OUTPUT_INVALID", sentence=masking.text(fault)[:1_000])
         evidence = output_rejected(reason, canonical(masking.masked(output)))
         detail = FailureDetail(code=reason.code, sentence=reason.sentence, recoverable=False, began=True)
-        receipt = self._receipt(item, outcome, outcome.exit_code, None)
+        receipt = self._receipt(item, outcome, outcome.exit_code, None, masking)
         return self._ended(item, detail, receipt, (evidence,))
 
     # --- what did not ------------------------------------------------------------------------------
@@ -166,7 +167,7 @@ class Reporting:
         code = OUR_CODES.get(outcome.code, outcome.code)
         detail = FailureDetail(
             code=code if _is_known(code) else "TOOL_FAILED",
-            sentence=masking.text(f"{outcome.code}: {outcome.message}"[:SUMMARY_CHARACTERS_MAX]),
+            sentence=masking.text(f"{outcome.code}: {outcome.message}")[:SUMMARY_CHARACTERS_MAX],
             recoverable=_is_known(code) and code_of(code).retryable,
             began=outcome.began,
         )
@@ -174,7 +175,7 @@ class Reporting:
         if code == "OUTPUT_INVALID":
             reason = Reason(code=code, sentence=detail.sentence)
             evidence = (output_rejected(reason, masking.raw(outcome.raw_output)),)
-        receipt = self._receipt(item, outcome, None, None) if outcome.began else None
+        receipt = self._receipt(item, outcome, None, None, masking) if outcome.began else None
         return self._ended(item, detail, receipt, evidence)
 
     def _ended(
@@ -209,16 +210,16 @@ class Reporting:
 
     # --- what never began --------------------------------------------------------------------------
 
-    def _not_started(self, item: Prepared, outcome: port.NotStarted) -> Draft:
+    def _not_started(self, item: Prepared, outcome: port.NotStarted, said: str) -> Draft:
         code = OUR_CODES.get(outcome.code, outcome.code)
         if outcome.code == "CANCELLED_BEFORE_START" and outcome.message == "CANCELLED":
             return self._never(item, "CANCELLED", "it was cancelled before it began", recoverable=False)
         if code == "SANDBOX_UNAVAILABLE":
-            return self._never(item, code, outcome.message, recoverable=False)
+            return self._never(item, code, said, recoverable=False)
         if code == "SANDBOX_SETUP_FAILED" and item.work.releases + 1 >= SETUP_TRIES_MAX:
-            sentence = f"{SETUP_TRIES_MAX} times in a row: {outcome.message}"
+            sentence = f"{SETUP_TRIES_MAX} times in a row: {said}"
             return self._never(item, "ATTEMPTS_EXHAUSTED", sentence, recoverable=True)
-        reason = _release_reason(outcome, code)
+        reason = _release_reason(outcome, code, said)
         event = ExecutionReleased(nonce=item.nonce, attempt=item.attempt, reason=reason)
         return Draft(item, None, lambda _sealed: event, wait_us=self._release_wait_us(item, code))
 
@@ -238,7 +239,12 @@ class Reporting:
     # --- receipts ----------------------------------------------------------------------------------
 
     def _receipt(
-        self, item: Prepared, outcome: port.Completed | port.Failed, exit_code: int | None, output: Json
+        self,
+        item: Prepared,
+        outcome: port.Completed | port.Failed,
+        exit_code: int | None,
+        output: Json,
+        masking: Masking,
     ) -> Receipt:
         contract = item.contract
         return Receipt(
@@ -250,7 +256,7 @@ class Reporting:
             exit_code=exit_code,
             output_summary="" if output is None else _summary(output),
             structured_output=output,
-            affected_entities=tuple(_affected(entity) for entity in outcome.affected),
+            affected_entities=tuple(_affected(entity, masking) for entity in outcome.affected),
             duration_ms=outcome.duration_ms,
             tier=contract.tier.value,
             timestamp_us=self.now_us(),
@@ -285,12 +291,12 @@ def _held(sealed: SealedReceipt | None) -> SealedReceipt:
     return sealed
 
 
-def _release_reason(outcome: port.NotStarted, code: str) -> Reason:
+def _release_reason(outcome: port.NotStarted, code: str, said: str) -> Reason:
     if outcome.code == "CANCELLED_BEFORE_START":
         return Reason(code=outcome.message, sentence="it did not begin")
     known = code if _is_known(code) else "SANDBOX_SETUP_FAILED"
     known = "CLAIM_LOST" if code == "CLAIM_NOT_HELD" else known
-    return Reason(code=known, sentence=f"{outcome.code}: {outcome.message}"[:SUMMARY_CHARACTERS_MAX])
+    return Reason(code=known, sentence=f"{outcome.code}: {said}"[:SUMMARY_CHARACTERS_MAX])
 
 
 def _exhausted(detail: FailureDetail, attempts: int) -> FailureDetail:
@@ -306,10 +312,10 @@ def _is_known(code: str) -> bool:
     return True
 
 
-def _affected(entity: port.AffectedEntity) -> AffectedEntity:
+def _affected(entity: port.AffectedEntity, masking: Masking) -> AffectedEntity:
     return AffectedEntity(
         kind="remote" if entity.kind == "remote" else "file",
-        name=entity.name,
+        name=masking.text(entity.name),
         before=_hex(entity.before),
         after=_hex(entity.after),
     )
