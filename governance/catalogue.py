@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
+from governance.contract_form import form_reasons
 from governance.ledger import Append, Head, Ledger, LedgerTransaction
 from governance.secrecy import Secrecy
 from interlock.canonical import canonical, parse_json
@@ -82,39 +83,68 @@ def _output_reasons(contract: Tool) -> Iterable[Reason]:
         yield Reason(code="OUTPUT_SCHEMA_FREE_STRING", sentence=sentence)
 
 
-def read_contract(value: Mapping[str, Any], catalogue: str, executor: Executor) -> Tool | Reason:
-    """A contract from its file form; a Reason names what is wrong."""
+def read_contract(
+    value: Mapping[str, Any], catalogue: str, executor: Executor, *, tier: Tier | None = None
+) -> Tool | list[Reason]:
+    """A contract from its file form, or everything that its form has against it, with pointers into it.
+
+    A contract says its tier, or `tier` says it for those that do not: one that says nothing of what it may
+    touch would else run unasked.
+    """
+    reasons = [] if tier is not None or "tier" in value else [_without_tier(value)]
+    given = {} if tier is None else {"tier": tier}
     try:
-        return Tool.model_validate({**value, "catalogue": catalogue, "executor": executor})
+        contract = Tool.model_validate({**given, **value, "catalogue": catalogue, "executor": executor})
     except ValidationError as error:
-        first = error.errors()[0]
-        place = "/" + "/".join(str(part) for part in first["loc"])
-        named = value.get("name")
-        sentence = f"tool {named!r}: {first['msg']}"
-        return Reason(code="CATALOGUE_INVALID", sentence=sentence, pointer=place)
+        return [*reasons, *form_reasons(_called(value), error)]
+    return reasons or contract
 
 
-def read_catalogue(raw: bytes, catalogue: str) -> tuple[list[Tool], list[Reason]]:
+def _called(value: Mapping[str, Any]) -> str:
+    named = value.get("name")
+    return named[:128] if isinstance(named, str) else "without a name"
+
+
+def _without_tier(value: Mapping[str, Any]) -> Reason:
+    known = ", ".join(tier.value for tier in Tier)
+    sentence = f"tool {_called(value)}: it does not say its tier: one of {known}"
+    return Reason(code="CATALOGUE_INVALID", sentence=sentence, pointer="/tier")
+
+
+def read_catalogue(
+    raw: bytes, catalogue: str, *, tier: Tier | None = None
+) -> tuple[list[Tool], list[Reason]]:
     """The contracts of a catalogue file (a JSON list, or an object with `tools`), and what was refused.
 
-    Tools of such a file have no code here: they are answered by the deterministic mock. Raises NotJsonError.
+    Tools of such a file have no code here: they are answered by the deterministic mock. `tier` is that of
+    contracts which do not say theirs. Raises NotJsonError.
     """
     value = parse_json(raw, size_bytes_max=CATALOGUE_BYTES_MAX)
     items = value.get("tools") if isinstance(value, dict) else value
     if not isinstance(items, list):
         return [], [Reason(code="CATALOGUE_INVALID", sentence="a catalogue is a list of tools")]
-    read = [
-        read_contract(item, catalogue, Executor.MOCK)
-        if isinstance(item, dict)
-        else Reason(code="CATALOGUE_INVALID", sentence="a tool is an object", pointer=f"/{position}")
-        for position, item in enumerate(items)
-    ]
-    tools = [item for item in read if isinstance(item, Tool)]
-    reasons = [item for item in read if isinstance(item, Reason)]
+    tools: list[Tool] = []
+    reasons: list[Reason] = []
+    for position, item in enumerate(items):
+        if not isinstance(item, dict):
+            sentence = f"tool number {position + 1} is no object"
+            reasons.append(Reason(code="CATALOGUE_INVALID", sentence=sentence, pointer=f"/{position}"))
+            continue
+        read = read_contract(item, catalogue, Executor.MOCK, tier=tier)
+        if isinstance(read, Tool):
+            tools.append(read)
+        else:
+            reasons.extend(_within(read, f"/{position}"))
     for tool in tools:
         reasons.extend(contract_reasons(tool))
     reasons.extend(_duplicates(tools))
     return tools, reasons
+
+
+def _within(reasons: Iterable[Reason], place: str) -> Iterable[Reason]:
+    """The same, with pointers from the top of the file."""
+    for reason in reasons:
+        yield reason.model_copy(update={"pointer": place + (reason.pointer or "")})
 
 
 def _duplicates(tools: Sequence[Tool]) -> Iterable[Reason]:
@@ -135,8 +165,8 @@ def builtin_tools() -> list[Tool]:
         value = parse_json((folder / name).read_bytes())
         assert isinstance(value, dict)
         contract = read_contract(value, BUILTIN_CATALOGUE, Executor.BUILTIN)
-        if isinstance(contract, Reason):
-            raise ValueError(f"{name}: {contract.sentence}")
+        if not isinstance(contract, Tool):
+            raise ValueError(f"{name}: {contract[0].sentence}")
         tools.append(contract)
     return tools
 

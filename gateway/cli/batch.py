@@ -16,6 +16,7 @@ from gateway.cli.output import Output, complain, hint
 from gateway.cli.verdict import Exit, exit_of_answer, exit_of_record
 from gateway.cli.visible import visible, visible_json
 from gateway.embedded.directory import DataDirectory
+from gateway.nearest import nearest_tools
 from gateway.reading import RESTING, LedgerOutcomes, open_reading
 from gateway.story import Story, receipt, tell
 from gateway.waiting import waits_for
@@ -60,6 +61,13 @@ class Sending:
         """What it waits for; None where it has ended or runs."""
         with self.ledger.read() as view:
             return waits_for(view, invocation_id)
+
+    def nearest(self, story: Story | None) -> tuple[str, ...]:
+        """Known names like that of its tool."""
+        if story is None:
+            return ()
+        with self.ledger.read() as view:
+            return tuple(nearest_tools(view, story.record.tool))
 
     def story(self, invocation_id: str) -> Story | None:
         """What the ledger tells of one; None where it has nothing."""
@@ -121,6 +129,8 @@ class Outcome:
     """What it waits for, where it has not ended."""
     line: int | None = None
     """Its line in the file, from 1."""
+    nearest: tuple[str, ...] = ()
+    """Known tools, where its tool is not known."""
 
     @property
     def status(self) -> int:
@@ -148,6 +158,8 @@ class Outcome:
             "exit_code": None if record is None else record.exit_code,
             "output": None if sealed is None else sealed["receipt"]["structured_output"],  # type: ignore[index, call-overload] # JSON of a receipt
             "record": None if record is None else record.to_json(),
+            "pointer": None if self.story is None else _pointer(self.story),
+            "nearest": list(self.nearest),
             "waits_for": None if self.waits_for is None else as_called(self.waits_for),
             **({} if self.line is None else {"line": self.line}),
         }
@@ -173,7 +185,10 @@ class Outcome:
         """One line on standard error for what is no success, with the remedy of its code."""
         said = self.to_json()
         if self.status != Exit.OK and said["code"]:
-            complain(str(_error(said["code"], f"{said['invocation_id']}: {said['sentence']}")))
+            where = "" if said["pointer"] is None else f" at {said['pointer'] or 'the top'}"
+            near = f"; did you mean {' or '.join(self.nearest)}?" if self.nearest else ""
+            sentence = f"{said['invocation_id']}: {said['sentence']}{where}{near}"
+            complain(str(_error(said["code"], sentence)))
         elif self.status == Exit.ERROR:
             why = f" and {self.waits_for}" if self.waits_for else ""
             waited = InterlockError("WAIT_TIMEOUT", f"{said['invocation_id']} is {said['phase']}{why}")
@@ -257,7 +272,17 @@ def _outcome(
     is_ours = answer.invocation_id is not None and (answer.status != "refused" or answer.is_recorded)
     story = sending.story(str(answer.invocation_id)) if is_ours else None
     waits = None if story is None else sending.waits_for(str(answer.invocation_id))
-    return Outcome(answer, story, waited, check, waits, line)
+    code = answer.code or (None if story is None else story.record.reason_code)
+    nearest = sending.nearest(story) if code == "UNKNOWN_TOOL" else ()
+    return Outcome(answer, story, waited, check, waits, line, nearest)
+
+
+def _pointer(story: Story) -> str | None:
+    """Where in the arguments the reason of a refusal points; None where it points nowhere."""
+    last = next((event for event in reversed(story.events) if event.type == "ToolExecutionRejected"), None)
+    reason: Any = None if last is None else last.body().get("reason")
+    pointer = reason.get("pointer") if isinstance(reason, dict) else None
+    return pointer if isinstance(pointer, str) else None
 
 
 def _proposed(propose: Propose, lines: Sequence[bytes], common: Fields) -> Iterator[Answer]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,19 +14,35 @@ from gateway.cli.output import Output, complain, standard_output
 from gateway.cli.place import enter, enter_running, require_owner
 from gateway.cli.verdict import Exit
 from gateway.cli.visible import visible, visible_json
-from interlock.errors import InterlockError, NotFoundError
+from interlock.errors import InterlockError, NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from interlock.contract import Tool
     from interlock.decision import Reason
 
 TOOLS_MAX = 100_000
+
+
+class _TierName(StrEnum):
+    """What a call may touch, from nothing to what cannot be undone."""
+
+    T0 = "T0"
+    T1 = "T1"
+    T2 = "T2"
+    T3 = "T3"
+    T4 = "T4"
+
+
+EMPTY = "nothing was in it: no contract, so nothing was done"
 CHECKED_AS = "checked"
 _Name = Annotated[str, typer.Argument(metavar="NAME", help="The tool: `name`, or `catalogue/name`.")]
 _File = Annotated[
     Path, typer.Argument(metavar="FILE", help="A JSON list of contracts, or - for standard input.")
 ]
 _Catalogue = Annotated[str, typer.Option("--catalogue", metavar="NAME", help="Where the names belong.")]
+_Tier = Annotated[
+    _TierName | None, typer.Option("--tier", help="The tier of contracts that do not say theirs.")
+]
 _Replace = Annotated[bool, typer.Option("--replace", help="Let a new contract stand under a taken name.")]
 
 
@@ -89,36 +106,49 @@ def show_tool(name: _Name, data: Data = None, as_json: AsJson = False) -> None:
         output.text(f"contract digest {found.digest}")
 
 
-def check(file: _File, catalogue: _Catalogue = CHECKED_AS, as_json: AsJson = False) -> int:
+def check(
+    file: _File, catalogue: _Catalogue = CHECKED_AS, tier: _Tier = None, as_json: AsJson = False
+) -> int:
     """Look for everything that registration would refuse; changes nothing."""
     output = standard_output(as_json)
-    tools, refused = _read(_content(file), catalogue)
+    tools, refused = _read(_content(file), catalogue, tier)
     if as_json:
-        output.json(
-            {"ok": not refused, "tools": [tool.qualified_name for tool in tools], "refused": _json(refused)}
-        )
+        names = [tool.qualified_name for tool in tools]
+        output.json({"ok": not refused, "tools": names, "tiers": _tiers(tools), "refused": _json(refused)})
     _complain(refused)
     if not refused:
-        output.text(f"{len(tools)} contracts, nothing against them")
+        for tool in tools:
+            output.text(visible(f"{tool.qualified_name}  {tool.tier.value}"))
+        output.text(f"{len(tools)} contracts, nothing against them" if tools else EMPTY)
     return Exit.ERROR if refused else Exit.OK
 
 
 def add(
-    file: _File, catalogue: _Catalogue, replace: _Replace = False, data: Data = None, as_json: AsJson = False
+    file: _File,
+    catalogue: _Catalogue,
+    tier: _Tier = None,
+    replace: _Replace = False,
+    data: Data = None,
+    as_json: AsJson = False,
 ) -> int:
     """Register contracts that have no code here: the deterministic mock answers for them. All or none."""
     output = standard_output(as_json)
     raw = _content(file)  # before root is given up: the file belongs to whoever called
     directory = enter_running(data)
     require_owner(directory)
-    tools, refused = _read(raw, catalogue)
+    tools, refused = _read(raw, catalogue, tier)
     added: list[str] = []
+    before: set[str] = set()
     if not refused:
+        before = _names(directory, tools)
         added, refused = _record(directory, tools, replace)
+    replaced = [name for name in added if name in before]
     if as_json:
-        output.json({"ok": not refused, "added": added, "refused": _json(refused)})
+        tiers = {name: said for name, said in _tiers(tools).items() if name in added}
+        said = {"ok": not refused, "added": added, "replaced": replaced, "tiers": tiers}
+        output.json({**said, "refused": _json(refused)})
     _complain(refused)
-    _print_added(output, added, len(tools), bool(refused))
+    _print_added(output, added, replaced, tools, bool(refused))
     return Exit.ERROR if refused else Exit.OK
 
 
@@ -134,6 +164,19 @@ def _record(directory: Any, tools: list[Tool], replace: bool) -> tuple[list[str]
     return result
 
 
+def _names(directory: Any, tools: list[Tool]) -> set[str]:
+    """Those of these names that are taken already."""
+    from gateway.reading import open_reading
+    from governance.catalogue import tool_stream
+
+    with open_reading(directory) as reading, reading.ledger.read() as view:
+        return {stream.id for stream in view.heads([tool_stream(tool) for tool in tools])}
+
+
+def _tiers(tools: list[Tool]) -> dict[str, str]:
+    return {tool.qualified_name: tool.tier.value for tool in tools}
+
+
 def _content(file: Path) -> bytes:
     if str(file) == "-":
         return sys.stdin.buffer.read()
@@ -141,19 +184,22 @@ def _content(file: Path) -> bytes:
         return file.read_bytes()
     except FileNotFoundError as error:
         raise NotFoundError("file", str(file)) from error
+    except IsADirectoryError as error:
+        raise UsageError(f"{file} is a folder; a file of contracts is wanted") from error
 
 
-def _read(raw: bytes, catalogue: str) -> tuple[list[Tool], list[Reason]]:
+def _read(raw: bytes, catalogue: str, tier: _TierName | None) -> tuple[list[Tool], list[Reason]]:
     from governance.catalogue import read_catalogue
     from interlock.contract import BUILTIN_CATALOGUE
     from interlock.decision import Reason
     from interlock.errors import NotJsonError
+    from interlock.tier import Tier
 
     if catalogue == BUILTIN_CATALOGUE:
         sentence = f"the catalogue {BUILTIN_CATALOGUE} belongs to the product"
         return [], [Reason(code="CATALOGUE_INVALID", sentence=sentence)]
     try:
-        return read_catalogue(raw, catalogue)
+        return read_catalogue(raw, catalogue, tier=None if tier is None else Tier(tier.value))
     except NotJsonError as error:
         return [], [Reason(code=error.code, sentence=error.message)]
 
@@ -168,8 +214,13 @@ def _complain(reasons: list[Reason]) -> None:
         complain(str(InterlockError(reason.code, f"{reason.sentence}{at}")))
 
 
-def _print_added(output: Output, added: list[str], total: int, refused: bool) -> None:
+def _print_added(
+    output: Output, added: list[str], replaced: list[str], tools: list[Tool], refused: bool
+) -> None:
+    tiers = _tiers(tools)
+    if not tools and not refused:
+        output.text(EMPTY)
     for name in added:
-        output.text(visible(f"added {name}"))
-    if not refused and len(added) < total:
-        output.text(f"{total - len(added)} were registered already, unchanged")
+        output.text(visible(f"{'replaced' if name in replaced else 'added'} {name}  {tiers[name]}"))
+    if not refused and len(added) < len(tools):
+        output.text(f"{len(tools) - len(added)} were registered already, unchanged")

@@ -116,7 +116,7 @@ class Live:
         """Register contracts without code."""
         file = folder / f"{catalogue}.json"
         file.write_text(json.dumps(list(tools)))
-        done = self.command("tools", "add", str(file), "--catalogue", catalogue)
+        done = self.command("tools", "add", str(file), "--catalogue", catalogue, "--tier", "T0")
         assert done.returncode == 0, done.stderr.decode()
 
     def verdict(self, invocation_id: str | None, answer: Mapping[str, Any]) -> Verdict:

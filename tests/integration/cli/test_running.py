@@ -199,16 +199,24 @@ def test_a_session_is_opened_once_and_closed(running: Directory) -> None:
 def test_contracts_are_added_from_a_file_and_answered_by_the_mock(running: Directory, tmp_path: Path) -> None:
     file = tmp_path / "tools.json"
     schema = {"type": "object", "properties": {"ticket_id": {"type": "integer", "minimum": 1}}}
-    file.write_text(json.dumps([{"name": "note", "parameters": schema, "effects": {"idempotent": True}}]))
+    contract = {"name": "note", "tier": "T0", "parameters": schema, "effects": {"idempotent": True}}
+    file.write_text(json.dumps([contract]))
     assert (
         running.run("tools", "check", str(file)).status == 2
     )  # it has no --data: a check needs no directory
     added = running.run("tools", "add", str(file), "--catalogue", "tickets", "--json")
     assert (added.status, added.json["added"]) == (0, ["tickets/note"])
+    assert added.json["tiers"] == {"tickets/note": "T0"}
     assert running.run("tools", "add", str(file), "--catalogue", "tickets", "--json").json["added"] == []
     said = submit(running, "mock", "tickets/note", '{"ticket_id":60.0}')
     assert (said["exit"], said["status"]) == (0, "COMPLETED")
     assert running.run("tools", "show", "tickets/note", "--json").json["contract"]["executor"] == "mock"
+    assert "did you mean tickets/note?" in running.run("submit", "note", "--args", "{}").err
+    file.write_text(json.dumps([{**contract, "version": "2"}]))
+    replaced = running.run("tools", "add", str(file), "--catalogue", "tickets", "--replace")
+    assert replaced.out == "replaced tickets/note  T0\n"
+    file.write_text("[]")
+    assert "nothing was in it" in running.run("tools", "add", str(file), "--catalogue", "tickets").out
 
 
 @pytest.mark.parametrize(
@@ -216,11 +224,16 @@ def test_contracts_are_added_from_a_file_and_answered_by_the_mock(running: Direc
     [
         ({"name": "x", "tier": "T0", "capabilities": ["SHELL_EXEC"]}, "TIER_BELOW_FLOOR"),
         (
-            {"name": "x", "parameters": {"type": "object", "properties": {"a": {"$ref": "http://h/s"}}}},
+            {
+                "name": "x",
+                "tier": "T0",
+                "parameters": {"type": "object", "properties": {"a": {"$ref": "http://h/s"}}},
+            },
             "SCHEMA_REMOTE_REF",
         ),
         ({"name": "x y"}, "CATALOGUE_INVALID"),
-        ({"name": "x", "surprise": 1}, "CATALOGUE_INVALID"),
+        ({"name": "x", "tier": "T0", "surprise": 1}, "CATALOGUE_INVALID"),
+        ({"name": "x"}, "CATALOGUE_INVALID"),
     ],
 )
 def test_a_bad_contract_is_refused_by_name(
