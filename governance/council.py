@@ -23,7 +23,7 @@ from interlock.answer import Answer
 from interlock.approval import Vote
 from interlock.canonical import parse_json
 from interlock.decision import Reason
-from interlock.errors import BrokerUnavailableError, NotJsonError
+from interlock.errors import BrokerUnavailableError, InterlockError, NotJsonError
 from interlock.fault import FaultPoints
 from interlock.hint import Hint, HintPublisher, Waker
 
@@ -66,10 +66,23 @@ class Council:
         requests = [r for r in readings if isinstance(r, Request)]
         review: set[str] = set()
         replies = [Reply(self._settle(r, review), r.reply_to, r.task_id) for r in requests]
-        self._publish(self.grant.review(review))
+        self._publish(self._reviewed(sorted(review)))
         self.waker.wake("relay")
         self.intake.done(batch, replies)
         return len(batch.items)
+
+    def _reviewed(self, invocation_ids: Sequence[str]) -> list[Hint]:
+        """Review all; what fails is halved until the culprit is alone, which stays due and is told."""
+        try:
+            return self.grant.review(invocation_ids)
+        except InterlockError:
+            raise
+        except Exception:
+            if len(invocation_ids) == 1:
+                logger.exception("%s could not be judged again", invocation_ids[0])
+                return []
+        middle = len(invocation_ids) // 2
+        return self._reviewed(invocation_ids[:middle]) + self._reviewed(invocation_ids[middle:])
 
     def _read(self, item: TakenItem) -> Request | DeadLetter:
         if item.is_poison:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from governance.ledger import Append, Due, Head, Ledger, LedgerTransaction, head_with
 from governance.line import Line, envelopes
 from interlock.decision import Reason
+from interlock.errors import InterlockError
 from interlock.event import PermitReturned, StoredEvent, new_event
 from interlock.hint import Hint
 from interlock.permit import Permit
@@ -114,13 +115,11 @@ def _later(due: Due, head: Head, now_us: int) -> Due:
 
 
 def _returned(head: Head, events: Sequence[StoredEvent], now_us: int) -> Append:
-    granted = next((event for event in reversed(events) if event.type == "ApprovalGranted"), None)
-    digest = "" if granted is None else Permit.model_validate(granted.body()["permit"]).digest
     reason = Reason(
         code="TOOL_UNAVAILABLE", sentence="it was offered again and again, and no pool claimed it"
     )
     event = new_event(
-        PermitReturned(reason=reason, permit_digest=digest),
+        PermitReturned(reason=reason, permit_digest=_permit_digest(events)),
         cause=f"timer:release:{head.version}",
         actor=ACTOR,
     )
@@ -128,3 +127,12 @@ def _returned(head: Head, events: Sequence[StoredEvent], now_us: int) -> Append:
     after = head_with(head, phase=Phase.DECIDING.value, ready=False, published_us=0, alone=True)
     due = Due(head.kind, head.id, "decide", now_us)
     return Append(head.stream, head.version, [event], after, due, head.tenant, head.session)
+
+
+def _permit_digest(events: Sequence[StoredEvent]) -> str:
+    """Of the permit that stands; "" where it cannot be read, which may be why nobody claims it."""
+    try:
+        granted = next(event for event in reversed(events) if event.type == "ApprovalGranted")
+        return Permit.model_validate(granted.body()["permit"]).digest
+    except (StopIteration, KeyError, ValueError, InterlockError):
+        return ""
