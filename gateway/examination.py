@@ -203,4 +203,4 @@ def check_projection(exists: bool, stopped: list[str], last_seq: int) -> Check:
 
 
 def _stopped(reading: Reading) -> list[str]:
-    return [] if reading.projection is None else sorted(reading.projection.stopped())
+    return [] if reading.projection is None else [str(name) for name in sorted(reading.projection.stopped())]

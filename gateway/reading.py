@@ -19,8 +19,10 @@ from interlock.event import StoredEvent, StreamKind, invocation_stream
 from interlock.phase import Phase
 from interlock.projection import Checkpoint, StoppedSession
 from interlock.reduce import DefaultToolReducer
-from interlock.state import ToolInvocationRecord, ToolState
+from interlock.state import SessionName, ToolInvocationRecord, ToolState
+from interlock.workspace import DEFAULT_TENANT
 from workers.adapters.sqlite_projection import SqliteProjection
+from workers.adapters.views_file import is_current
 
 POLL_FIRST_SECONDS = 0.002
 POLL_SECONDS_MAX = 0.02
@@ -45,13 +47,13 @@ class Reading:
 
     ledger: Ledger
     projection: SqliteProjection | None
-    """None where nothing was ever projected."""
+    """None where nothing was ever projected, or only by an older version of this program."""
 
     def record(self, invocation_id: str) -> ToolInvocationRecord | None:
         """The record as the ledger has it now."""
         return LedgerOutcomes(self.ledger).record(invocation_id)
 
-    def projected(self, session: str) -> ProjectedState | None:
+    def projected(self, session: str, tenant: str = DEFAULT_TENANT) -> ProjectedState | None:
         """What the projection holds of one session."""
         if self.projection is None:
             return None
@@ -59,33 +61,38 @@ class Reading:
             checkpoint = view.checkpoint()
             if checkpoint is None:
                 return None
-            return ProjectedState(checkpoint, view.state(session), view.state_bytes(session))
+            state, data = view.state(session, tenant), view.state_bytes(session, tenant)
+            return ProjectedState(checkpoint, state, data)
 
-    def state(self, session: str) -> tuple[int, ToolState]:
+    def state(self, session: str, tenant: str = DEFAULT_TENANT) -> tuple[int, ToolState]:
         """The session as of the ledger's end, with that place: the projection, and what came after it.
 
         Of a session that cannot be folded further, the state before that place.
         """
-        projected = self.projected(session)
-        stop = self.stopped(session)
+        projected = self.projected(session, tenant)
+        stop = self.stopped(session, tenant)
         if projected is not None and stop is not None:
             return stop.seq - 1, projected.state
         with self.ledger.read() as view:
             head = view.last_seq()
         after = 0 if projected is None else projected.checkpoint.seq
-        state = ToolState(session) if projected is None else projected.state
-        events = self.session_events(session, after=after, until=head)
+        state = ToolState(session, (), tenant) if projected is None else projected.state
+        events = self.session_events(session, tenant, after=after, until=head)
         return max(after, head), fold_on(state, events)
 
-    def stopped(self, session: str) -> StoppedSession | None:
+    def stopped(self, session: str, tenant: str = DEFAULT_TENANT) -> StoppedSession | None:
         """Why and where the projector gave this session up: an event of it cannot be folded."""
-        return None if self.projection is None else self.projection.stopped().get(session)
+        if self.projection is None:
+            return None
+        return self.projection.stopped().get(SessionName(tenant, session))
 
-    def session_events(self, session: str, *, after: int = 0, until: int) -> Iterator[StoredEvent]:
+    def session_events(
+        self, session: str, tenant: str = DEFAULT_TENANT, *, after: int = 0, until: int
+    ) -> Iterator[StoredEvent]:
         """Events of one session with after < seq ≤ until, in order, in bounded memory."""
         while True:
             with self.ledger.read() as view:
-                page = view.session_events(session, after_seq=after, limit=PAGE_EVENTS)
+                page = view.session_events(session, tenant, after_seq=after, limit=PAGE_EVENTS)
             for event in page:
                 if event.seq > until:
                     return
@@ -100,12 +107,13 @@ def fold_on(state: ToolState, events: Iterable[StoredEvent]) -> ToolState:
     reducer = DefaultToolReducer()
     records = {record.invocation_id: record for record in state.records}
     for event in events:
-        if event.kind != StreamKind.INVOCATION.value or event.session != state.session:
+        if event.kind != StreamKind.INVOCATION.value or (event.tenant, event.session) != state.name:
             continue
         after = reducer.apply(records.get(event.stream_id), event)
         if after is not None:
             records[event.stream_id] = after
-    return ToolState(state.session, tuple(sorted(records.values(), key=lambda record: record.position)))
+    in_order = tuple(sorted(records.values(), key=lambda record: record.position))
+    return ToolState(state.session, in_order, state.tenant)
 
 
 @contextmanager
@@ -114,7 +122,7 @@ def open_reading(directory: DataDirectory) -> Iterator[Reading]:
     ledger = SqliteLedger.open(directory.ledger, SystemClock(), read_only=True)
     projection = None
     try:
-        if directory.views.exists():
+        if is_current(directory.views):
             projection = SqliteProjection.open(directory.views, read_only=True)
         yield Reading(ledger, projection)
     finally:

@@ -14,6 +14,7 @@ from interlock.event import StoredEvent
 from interlock.phase import Status
 from interlock.receipt import Failure, Success, ToolResult
 from interlock.state import ToolInvocationRecord, ToolState
+from interlock.workspace import DEFAULT_TENANT
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,20 +39,21 @@ class Replay:
     """Whether projection and fold agree, byte for byte, at `projected_seq`; None without a projection."""
 
 
-def replay(reading: Reading, session: str) -> Replay:
+def replay(reading: Reading, session: str, tenant: str = DEFAULT_TENANT) -> Replay:
     """Fold and answer one session. Raises what the reducer raises on an event that cannot be folded."""
     # The projection first: what it has folded, the ledger has for sure.
-    projected = reading.projected(session)
+    projected = reading.projected(session, tenant)
     with reading.ledger.read() as view:
         last = view.last_seq()
     place = None if projected is None else projected.checkpoint.seq
     results: dict[str, ToolResult] = {}
-    state = ToolState(session)
+    state = ToolState(session, (), tenant)
     is_equal: bool | None = None
     if projected is not None and place is not None:
-        state = fold_on(state, _answering(reading.session_events(session, until=place), results))
+        folded = reading.session_events(session, tenant, until=place)
+        state = fold_on(state, _answering(folded, results))
         is_equal = state.to_bytes() == projected.data
-    later = reading.session_events(session, after=place or 0, until=last)
+    later = reading.session_events(session, tenant, after=place or 0, until=last)
     state = fold_on(state, _answering(later, results))
     answers = tuple(Answered(record, _result(record, results)) for record in state.records)
     return Replay(state, max(last, place or 0), answers, place, is_equal)

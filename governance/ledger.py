@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol
 
 from interlock.event import NewEvent, StoredEvent, Stream
 from interlock.variant import Variants
+from interlock.workspace import DEFAULT_TENANT
 
 
 class StageKey(NamedTuple):
@@ -190,8 +191,10 @@ class LedgerView(Protocol):
         """Events with seq > after_seq, in order, at most `limit`."""
         ...
 
-    def session_events(self, session: str, *, after_seq: int = 0, limit: int = 10_000) -> list[StoredEvent]:
-        """Events of every stream that began in this session, in order."""
+    def session_events(
+        self, session: str, tenant: str = DEFAULT_TENANT, *, after_seq: int = 0, limit: int = 10_000
+    ) -> list[StoredEvent]:
+        """Events of every stream that began in this session of a tenant, in order."""
         ...
 
     def last_seq(self) -> int:

@@ -22,6 +22,7 @@ from interlock.errors import ConflictError, LedgerClosedError
 from interlock.event import StoredEvent, Stream, StreamKind, invocation_stream
 from interlock.fault import FaultPoints, NoFaults
 from interlock.identifier import new_id
+from interlock.workspace import DEFAULT_TENANT
 
 _Key = TypeVar("_Key", str, KeyName)
 _Value = TypeVar("_Value")
@@ -140,10 +141,12 @@ class InMemoryView:
         start = max(0, after_seq)
         return self._state.log[start : start + limit]
 
-    def session_events(self, session: str, *, after_seq: int = 0, limit: int = 10_000) -> list[StoredEvent]:
-        streams = self._state.streams
+    def session_events(
+        self, session: str, tenant: str = DEFAULT_TENANT, *, after_seq: int = 0, limit: int = 10_000
+    ) -> list[StoredEvent]:
+        names = {stream: (said[0].tenant, said[0].session) for stream, said in self._state.streams.items()}
         later = self._state.log[max(0, after_seq) :]
-        return [event for event in later if streams[event.stream][0].session == session][:limit]
+        return [event for event in later if names[event.stream] == (tenant, session)][:limit]
 
     def last_seq(self) -> int:
         return len(self._state.log)

@@ -18,7 +18,8 @@ from interlock.reduce import (
     UnknownEventError,
     UnreadableEventError,
 )
-from interlock.state import ToolInvocationRecord, ToolState
+from interlock.state import SessionName, ToolInvocationRecord, ToolState
+from interlock.workspace import DEFAULT_TENANT
 
 CACHED_RECORDS_MAX = 20_000
 
@@ -43,6 +44,11 @@ class StoppedSession(NamedTuple):
     code: str
     """`EVENT_UNKNOWN`, `EVENT_INVALID` or `ILLEGAL_MOVE`."""
     detail: str
+    tenant: str = DEFAULT_TENANT
+
+    @property
+    def name(self) -> SessionName:
+        return SessionName(self.tenant, self.session)
 
 
 class GapError(Exception):
@@ -75,7 +81,7 @@ class Projection(Protocol):
         """The stored records of these invocations."""
         ...
 
-    def stopped(self) -> dict[str, StoppedSession]:
+    def stopped(self) -> dict[SessionName, StoppedSession]:
         """The sessions that are no longer folded, by name."""
         ...
 
@@ -94,12 +100,12 @@ class Projection(Protocol):
         """Forget everything and begin at `after`, if the checkpoint still is `before`; else False."""
         ...
 
-    def state(self, session: str) -> ToolState:
-        """The projected state of one session."""
+    def state(self, session: str, tenant: str = DEFAULT_TENANT) -> ToolState:
+        """The projected state of one session of a tenant."""
         ...
 
-    def sessions(self) -> list[str]:
-        """Every session with a record."""
+    def sessions(self) -> list[SessionName]:
+        """Every session with a record, sorted."""
         ...
 
 
@@ -113,7 +119,7 @@ class ToolProjector:
         # What is known of the store as of one checkpoint; worth nothing after any other.
         self._known_at: Checkpoint | None = None
         self._open: dict[str, ToolInvocationRecord] = {}
-        self._stopped: dict[str, StoppedSession] = {}
+        self._stopped: dict[SessionName, StoppedSession] = {}
 
     def checkpoint(self) -> Checkpoint:
         """Where the projection stands."""
@@ -161,7 +167,7 @@ class ToolProjector:
 
     def _learn(self, checkpoint: Checkpoint, batch: _Batch) -> None:
         self._known_at = checkpoint
-        self._stopped |= {stop.session: stop for stop in batch.stopped}
+        self._stopped |= {stop.name: stop for stop in batch.stopped}
         for identity, record in batch.changed.items():
             self._open.pop(identity, None)
             if record.phase != Phase.DONE.value:
@@ -175,13 +181,14 @@ class ToolProjector:
         batch = _Batch({}, [])
         stopped = set(self._stopped)
         for event in moving:
-            if event.session in stopped:
+            name = SessionName(event.tenant, event.session)
+            if name in stopped:
                 continue
             before = batch.changed.get(event.stream_id) or known.get(event.stream_id)
             try:
                 after = self._reducer.apply(before, event)
             except (IllegalMoveError, UnknownEventError, UnreadableEventError) as error:
-                stopped.add(event.session)
+                stopped.add(name)
                 batch.stopped.append(_stop(event, error))
                 continue
             if after is not None:
@@ -213,7 +220,7 @@ def _stop(
         code = "ILLEGAL_MOVE"
     else:
         code = "EVENT_UNKNOWN" if isinstance(error, UnknownEventError) else "EVENT_INVALID"
-    return StoppedSession(event.session, event.seq, code, str(error))
+    return StoppedSession(event.session, event.seq, code, str(error), event.tenant)
 
 
 class EventReplayer:

@@ -14,8 +14,9 @@ from interlock.event import EVENT_TYPES, StoredEvent, StreamKind
 from interlock.permit import terms_digest
 from interlock.phase import NEW, Phase, Status, next_phase
 from interlock.state import ToolInvocationRecord, ToolState, record_with
+from interlock.workspace import DEFAULT_TENANT
 
-REDUCER_VERSION = 1
+REDUCER_VERSION = 2
 """Raised whenever the same events would fold to other bytes."""
 
 
@@ -273,14 +274,20 @@ _CHANGES = MappingProxyType(
 )
 
 
-def fold(session: str, events: Iterable[StoredEvent], reducer: ToolReducer | None = None) -> ToolState:
+def fold(
+    session: str,
+    events: Iterable[StoredEvent],
+    reducer: ToolReducer | None = None,
+    *,
+    tenant: str = DEFAULT_TENANT,
+) -> ToolState:
     """The state of one session from its events, in the order of their sequence numbers."""
     reducer = reducer or DefaultToolReducer()
     records: dict[str, ToolInvocationRecord] = {}
     for event in events:
-        if event.session != session or event.kind != StreamKind.INVOCATION.value:
+        if (event.tenant, event.session) != (tenant, session) or event.kind != StreamKind.INVOCATION.value:
             continue
         after = reducer.apply(records.get(event.stream_id), event)
         if after is not None:
             records[event.stream_id] = after
-    return ToolState(session, tuple(sorted(records.values(), key=lambda record: record.position)))
+    return ToolState(session, tuple(sorted(records.values(), key=lambda record: record.position)), tenant)

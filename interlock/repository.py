@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from interlock.projection import Projection
-from interlock.state import ToolInvocationRecord, ToolState
+from interlock.state import SessionName, ToolInvocationRecord, ToolState
+from interlock.workspace import DEFAULT_TENANT
 
 
 class ToolRepository(Protocol):
@@ -18,11 +19,11 @@ class ToolRepository(Protocol):
         """One invocation's record."""
         ...
 
-    def state(self, session: str) -> ToolState:
+    def state(self, session: str, tenant: str = DEFAULT_TENANT) -> ToolState:
         """All records of a session; empty for a session nobody used."""
         ...
 
-    def sessions(self) -> tuple[str, ...]:
+    def sessions(self) -> tuple[SessionName, ...]:
         """Every session with a record, sorted."""
         ...
 
@@ -36,8 +37,8 @@ class DefaultToolRepository:
     def record(self, invocation_id: str) -> ToolInvocationRecord | None:
         return self._projection.records([invocation_id]).get(invocation_id)
 
-    def state(self, session: str) -> ToolState:
-        return self._projection.state(session)
+    def state(self, session: str, tenant: str = DEFAULT_TENANT) -> ToolState:
+        return self._projection.state(session, tenant)
 
-    def sessions(self) -> tuple[str, ...]:
+    def sessions(self) -> tuple[SessionName, ...]:
         return tuple(sorted(self._projection.sessions()))

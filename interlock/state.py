@@ -7,10 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 from interlock.canonical import Json, JsonObject, canonical, sha256_hex
 from interlock.variant import Variants
+from interlock.workspace import DEFAULT_TENANT
+
+
+class SessionName(NamedTuple):
+    """Which session: the same name in another tenant is another session."""
+
+    tenant: str
+    session: str
+
+    def __str__(self) -> str:
+        return self.session if self.tenant == DEFAULT_TENANT else f"{self.tenant}/{self.session}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +87,15 @@ _RECORD_FIELDS = tuple(field.name for field in fields(ToolInvocationRecord))
 
 @dataclass(frozen=True, slots=True)
 class ToolState:
-    """Per session, the folded records of all invocations, in the order of their requests."""
+    """Per session of a tenant, the folded records of all invocations, in the order of their requests."""
 
     session: str
     records: tuple[ToolInvocationRecord, ...] = ()
+    tenant: str = DEFAULT_TENANT
+
+    @property
+    def name(self) -> SessionName:
+        return SessionName(self.tenant, self.session)
 
     def record(self, invocation_id: str) -> ToolInvocationRecord | None:
         """The record of one invocation, if the session has it."""
@@ -88,7 +104,7 @@ class ToolState:
     def to_bytes(self) -> bytes:
         """Canonical bytes; equal states have equal bytes."""
         records: list[Json] = [record.to_json() for record in self.records]
-        value: JsonObject = {"session": self.session, "records": records}
+        value: JsonObject = {"tenant": self.tenant, "session": self.session, "records": records}
         return canonical(value)
 
     @property

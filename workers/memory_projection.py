@@ -10,7 +10,8 @@ from threading import Lock
 
 from interlock.projection import Checkpoint, StoppedSession
 from interlock.reduce import REDUCER_VERSION
-from interlock.state import ToolInvocationRecord, ToolState
+from interlock.state import SessionName, ToolInvocationRecord, ToolState
+from interlock.workspace import DEFAULT_TENANT
 
 TOOL_STATE = "tool_state"
 
@@ -22,7 +23,7 @@ class InMemoryProjection:
         self._lock = Lock()
         self._checkpoint = Checkpoint(name, 0, 1, REDUCER_VERSION, "")
         self._records: dict[str, ToolInvocationRecord] = {}
-        self._stopped: dict[str, StoppedSession] = {}
+        self._stopped: dict[SessionName, StoppedSession] = {}
 
     def checkpoint(self) -> Checkpoint:
         with self._lock:
@@ -34,7 +35,7 @@ class InMemoryProjection:
                 identity: self._records[identity] for identity in invocation_ids if identity in self._records
             }
 
-    def stopped(self) -> dict[str, StoppedSession]:
+    def stopped(self) -> dict[SessionName, StoppedSession]:
         with self._lock:
             return dict(self._stopped)
 
@@ -50,7 +51,7 @@ class InMemoryProjection:
                 return False
             self._checkpoint = after
             self._records |= {record.invocation_id: record for record in records}
-            self._stopped |= {stop.session: stop for stop in stopped}
+            self._stopped |= {stop.name: stop for stop in stopped}
             return True
 
     def restart(self, before: Checkpoint, after: Checkpoint) -> bool:
@@ -60,11 +61,15 @@ class InMemoryProjection:
             self._checkpoint, self._records, self._stopped = after, {}, {}
             return True
 
-    def state(self, session: str) -> ToolState:
+    def state(self, session: str, tenant: str = DEFAULT_TENANT) -> ToolState:
         with self._lock:
-            records = [record for record in self._records.values() if record.session == session]
-        return ToolState(session, tuple(sorted(records, key=lambda record: record.position)))
+            records = [
+                record
+                for record in self._records.values()
+                if (record.tenant, record.session) == (tenant, session)
+            ]
+        return ToolState(session, tuple(sorted(records, key=lambda record: record.position)), tenant)
 
-    def sessions(self) -> list[str]:
+    def sessions(self) -> list[SessionName]:
         with self._lock:
-            return sorted({record.session for record in self._records.values()})
+            return sorted({SessionName(record.tenant, record.session) for record in self._records.values()})

@@ -17,6 +17,7 @@ from interlock.canonical import sha256_hex
 from interlock.errors import AlreadyRunningError, RetryLaterError
 from interlock.event import StoredEvent
 from interlock.projection import EventReplayer, ToolProjector
+from interlock.workspace import DEFAULT_TENANT
 from workers.adapters.sqlite_projection import FILE_NAME, SqliteProjection, SqliteReading
 from workers.project import EventSource
 
@@ -32,6 +33,7 @@ class Difference(NamedTuple):
     projected: str
     """Digest of the state, or `seq:hash` of the checkpoint."""
     rebuilt: str
+    tenant: str = DEFAULT_TENANT
 
 
 class RebuildReport(NamedTuple):
@@ -132,10 +134,11 @@ def differences(live: SqliteReading, new: SqliteReading) -> Iterator[Difference]
         yield Difference("", projected, rebuilt)
     stopped_live, stopped_new = live.stopped(), new.stopped()
     sessions = {*live.sessions(), *new.sessions(), *stopped_live, *stopped_new}
-    for session in sorted(sessions):
-        before, after = live.state_bytes(session), new.state_bytes(session)
-        if before != after or stopped_live.get(session) != stopped_new.get(session):
-            yield Difference(session, sha256_hex(before), sha256_hex(after))
+    for name in sorted(sessions):
+        tenant, session = name
+        before, after = live.state_bytes(session, tenant), new.state_bytes(session, tenant)
+        if before != after or stopped_live.get(name) != stopped_new.get(name):
+            yield Difference(session, sha256_hex(before), sha256_hex(after), tenant)
 
 
 def _place(reading: SqliteReading) -> str:

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gateway.cli.option import AsJson, Data
+from gateway.cli.option import AsJson, Data, Tenant
 from gateway.cli.output import Output, complain, progress, standard_output
 from gateway.cli.place import enter
 from gateway.cli.verdict import Exit
 from gateway.cli.visible import visible, visible_json
 from interlock.errors import InterlockError, NotFoundError
+from interlock.state import SessionName
+from interlock.workspace import DEFAULT_TENANT
 
 if TYPE_CHECKING:
     from gateway.embedded.directory import DataDirectory
@@ -73,7 +75,8 @@ def rebuild(
         output.json(report)
     else:
         for difference in report["differences"]:
-            what = difference["session"] or "the checkpoint"
+            session = SessionName(difference["tenant"], difference["session"])
+            what = str(session) if session.session else "the checkpoint"
             said = f"{difference['projected']} in the projection, {difference['rebuilt']} folded"
             output.text(visible(f"{what} differs: {said}"))
         said = "equal" if report["equal"] else "NOT EQUAL"
@@ -99,7 +102,9 @@ def _rebuilt(directory: DataDirectory, switch: bool) -> dict[str, Any]:
     return {**report._asdict(), "differences": differences}
 
 
-def replay(session: _Session, data: Data = None, as_json: AsJson = False) -> int:
+def replay(
+    session: _Session, tenant: Tenant = DEFAULT_TENANT, data: Data = None, as_json: AsJson = False
+) -> int:
     """Rebuild a session's state from its events and answer from its receipts; executes nothing."""
     output = standard_output(as_json)
     directory = enter(data)
@@ -107,7 +112,7 @@ def replay(session: _Session, data: Data = None, as_json: AsJson = False) -> int
     from gateway.replay import replay as answer_again
 
     with open_reading(directory) as reading:
-        replayed = answer_again(reading, session)
+        replayed = answer_again(reading, session, tenant)
     if not replayed.answers:
         raise NotFoundError("session with invocations", session)
     if as_json:
@@ -122,6 +127,7 @@ def replay(session: _Session, data: Data = None, as_json: AsJson = False) -> int
 
 def _document(replayed: Replay) -> dict[str, Any]:
     return {
+        "tenant": replayed.state.tenant,
         "session": replayed.state.session,
         "seq": replayed.seq,
         "digest": replayed.state.digest,

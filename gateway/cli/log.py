@@ -12,13 +12,14 @@ from typing import Annotated, Any
 import typer
 
 from gateway.cli.moment import iso
-from gateway.cli.option import AsJson, Data
+from gateway.cli.option import AsJson, Data, Tenant
 from gateway.cli.output import Output, standard_output
 from gateway.cli.place import enter
 from gateway.cli.visible import visible
 from interlock.errors import NotFoundError
+from interlock.state import SessionName
+from interlock.workspace import DEFAULT_TENANT
 
-TENANT = "default"
 PAGE = 500
 FOLLOW_SECONDS = 0.05
 
@@ -27,6 +28,7 @@ def log(
     session: Annotated[
         str | None, typer.Option("--session", metavar="S", help="Events of this session.")
     ] = None,
+    tenant: Tenant = DEFAULT_TENANT,
     follow: Annotated[bool, typer.Option("--follow", help="Go on as events come.")] = False,
     after: Annotated[
         int, typer.Option("--after", metavar="SEQ", min=0, help="Begin behind this number.")
@@ -38,20 +40,21 @@ def log(
     del as_json
     output = standard_output(True)
     directory = enter(data)
-    if session is not None and not follow:
-        _require_session(directory, session)
-    for event in _events(directory, session, after, output if follow else None):
+    name = None if session is None else SessionName(tenant, session)
+    if name is not None and not follow:
+        _require_session(directory, name)
+    for event in _events(directory, name, after, output if follow else None):
         output.json(event_line(event))
 
 
-def _require_session(directory: Any, session: str) -> None:
+def _require_session(directory: Any, name: SessionName) -> None:
     from gateway.reading import open_reading
     from governance.session import find_session
 
     with open_reading(directory) as reading, reading.ledger.read() as view:
-        known = find_session(view, TENANT, session) or view.session_events(session, limit=1)
+        known = find_session(view, *name) or view.session_events(name.session, name.tenant, limit=1)
     if not known:
-        raise NotFoundError("session", visible(session)[:100])
+        raise NotFoundError("session", visible(str(name))[:100])
 
 
 def event_line(event: Any) -> dict[str, Any]:
@@ -64,11 +67,11 @@ def event_line(event: Any) -> dict[str, Any]:
     return dict(line)
 
 
-def _events(directory: Any, session: str | None, after: int, following: Output | None) -> Iterator[Any]:
+def _events(directory: Any, name: SessionName | None, after: int, following: Output | None) -> Iterator[Any]:
     with ExitStack() as stack:
         reading, log_file = _opened(stack, directory)
         while True:
-            page = _page(reading, session, after)
+            page = _page(reading, name, after)
             yield from page
             after = page[-1].seq if page else after
             if len(page) == PAGE:
@@ -82,11 +85,11 @@ def _events(directory: Any, session: str | None, after: int, following: Output |
                 reading, log_file = _opened(stack, directory)
 
 
-def _page(reading: Any, session: str | None, after: int) -> list[Any]:
+def _page(reading: Any, name: SessionName | None, after: int) -> list[Any]:
     with reading.ledger.read() as view:
-        if session is None:
+        if name is None:
             return list(view.range(after, PAGE))
-        return list(view.session_events(session, after_seq=after, limit=PAGE))
+        return list(view.session_events(name.session, name.tenant, after_seq=after, limit=PAGE))
 
 
 def _opened(stack: ExitStack, directory: Any) -> tuple[Any, int | None]:

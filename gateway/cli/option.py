@@ -17,5 +17,6 @@ Data = Annotated[
         readable=False,  # whether it can be read is said by whoever reads it, with the code for it
     ),
 ]
+Tenant = Annotated[str, typer.Option("--tenant", metavar="T", help="The tenant whose session it is.")]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output, and nothing else.")]
 Ids = Annotated[list[str], typer.Argument(metavar="ID...", help="Invocations.")]

@@ -8,13 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
-from gateway.cli.option import AsJson, Data
+from gateway.cli.option import AsJson, Data, Tenant
 from gateway.cli.output import standard_output
 from gateway.cli.place import enter, enter_running, require_owner
 from gateway.cli.visible import visible
 from interlock.errors import InterlockError, NotFoundError, UsageError
+from interlock.workspace import DEFAULT_TENANT, workspace_name
 
-TENANT = "default"
+TENANT = DEFAULT_TENANT
 _Name = Annotated[str, typer.Argument(metavar="NAME", help="The session.")]
 
 
@@ -78,22 +79,24 @@ def close_session(name: _Name, data: Data = None, as_json: AsJson = False) -> No
         output.json({"session": name, "closed": True})
 
 
-def show_session(name: _Name, data: Data = None, as_json: AsJson = False) -> None:
+def show_session(
+    name: _Name, tenant: Tenant = DEFAULT_TENANT, data: Data = None, as_json: AsJson = False
+) -> None:
     """A session's mode, owner, stages and workspace."""
     output = standard_output(as_json)
     directory = enter(data)
     from gateway.reading import open_reading
     from governance.session import find_session
-    from interlock.workspace import workspace_name
 
     with open_reading(directory) as reading:
         with reading.ledger.read() as view:
-            facts = find_session(view, TENANT, name)
+            facts = find_session(view, tenant, name)
         if facts is None:
             raise NotFoundError("session", name)
-        seq, state = reading.state(name)
-    workspace = directory.workspaces / workspace_name(TENANT, name)
+        seq, state = reading.state(name, tenant)
+    workspace = directory.workspaces / workspace_name(tenant, name)
     document: dict[str, Any] = {
+        "tenant": tenant,
         "session": name,
         "mode": facts.mode.value,
         "client": facts.client,

@@ -8,28 +8,30 @@ import typer
 
 from gateway.cli.moment import iso
 from gateway.cli.name import as_called
-from gateway.cli.option import AsJson, Data
+from gateway.cli.option import AsJson, Data, Tenant
 from gateway.cli.output import Output, complain, standard_output
 from gateway.cli.place import enter
 from gateway.cli.visible import visible
 from interlock.errors import NotFoundError
+from interlock.workspace import DEFAULT_TENANT
 
-TENANT = "default"
 WAITING_MAX = 1_000
 PAGE = 50
 _Session = Annotated[str, typer.Argument(metavar="SESSION", help="The session.")]
 
 
-def state(session: _Session, data: Data = None, as_json: AsJson = False) -> None:
+def state(
+    session: _Session, tenant: Tenant = DEFAULT_TENANT, data: Data = None, as_json: AsJson = False
+) -> None:
     """ToolState: the records of all invocations of a session, in the order of their requests."""
     output = standard_output(as_json)
     directory = enter(data)
     from gateway.reading import open_reading
 
     with open_reading(directory) as reading:
-        seq, folded = reading.state(session)
-        stop = reading.stopped(session)
-        known = bool(folded.records) or _exists(reading, session)
+        seq, folded = reading.state(session, tenant)
+        stop = reading.stopped(session, tenant)
+        known = bool(folded.records) or _exists(reading, tenant, session)
         waiting = _waiting(reading, folded)
     if not known:
         raise NotFoundError("session", visible(session)[:100])
@@ -39,6 +41,7 @@ def state(session: _Session, data: Data = None, as_json: AsJson = False) -> None
         records = [record.to_json() for record in folded.records]
         output.json(
             {
+                "tenant": tenant,
                 "session": session,
                 "seq": seq,
                 "digest": folded.digest,
@@ -52,11 +55,11 @@ def state(session: _Session, data: Data = None, as_json: AsJson = False) -> None
             output.text(f"{identifier}  {what}")
 
 
-def _exists(reading: Any, session: str) -> bool:
+def _exists(reading: Any, tenant: str, session: str) -> bool:
     from governance.session import find_session
 
     with reading.ledger.read() as view:
-        return find_session(view, TENANT, session) is not None
+        return find_session(view, tenant, session) is not None
 
 
 def _waiting(reading: Any, folded: Any) -> dict[str, str]:

@@ -335,14 +335,15 @@ def _views(world: World, reading: Reading) -> None:
     if checkpoint.seq != last:
         world.find("I5", f"the views stand at {checkpoint.seq}, the ledger at {last}")
         return
-    for session in sorted({head.session for head in world.heads.values()}):
+    for tenant, session in sorted({(head.tenant, head.session) for head in world.heads.values()}):
         # By the plain fold, and not by what projects: a mistake of the projector's own must show.
         try:
-            folded = fold_on(ToolState(session), reading.session_events(session, until=last)).to_bytes()
+            events = reading.session_events(session, tenant, until=last)
+            folded = fold_on(ToolState(session, (), tenant), events).to_bytes()
         except IllegalMoveError as error:
             world.find("I5", f"session {session} cannot be folded: {error}")
             continue
-        if folded != reading.projection.state_bytes(session):
+        if folded != reading.projection.state_bytes(session, tenant):
             world.find("I5", f"the view of session {session} is not what its events add up to")
     for stopped in reading.projection.stopped():
         world.find("I5", f"session {stopped} cannot be folded")

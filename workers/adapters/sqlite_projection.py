@@ -31,7 +31,8 @@ from interlock.canonical import canonical, read_stored
 from interlock.errors import RetryLaterError
 from interlock.projection import Checkpoint, StoppedSession
 from interlock.reduce import REDUCER_VERSION
-from interlock.state import ToolInvocationRecord, ToolState
+from interlock.state import SessionName, ToolInvocationRecord, ToolState
+from interlock.workspace import DEFAULT_TENANT
 from workers.adapters.views_file import (
     CHECKPOINT,
     RECORD,
@@ -97,29 +98,35 @@ class SqliteReading:
                 found[record.invocation_id] = record
         return found
 
-    def stopped(self) -> dict[str, StoppedSession]:
+    def stopped(self) -> dict[SessionName, StoppedSession]:
         columns = STOP.c
         rows = self._connection.execute(
-            select(columns.session, columns.seq, columns.code, columns.detail).where(*self._mine(STOP))
+            select(columns.session, columns.seq, columns.code, columns.detail, columns.tenant).where(
+                *self._mine(STOP)
+            )
         )
-        return {row[0]: StoppedSession(*row) for row in rows}
+        return {stop.name: stop for stop in (StoppedSession(*row) for row in rows)}
 
-    def state(self, session: str) -> ToolState:
-        return ToolState(session, tuple(_record(body) for body in self._bodies(session)))
+    def state(self, session: str, tenant: str = DEFAULT_TENANT) -> ToolState:
+        return ToolState(session, tuple(_record(body) for body in self._bodies(session, tenant)), tenant)
 
-    def state_bytes(self, session: str) -> bytes:
-        """`state(session).to_bytes()`, put together from the stored bytes."""
-        records = b",".join(self._bodies(session))
-        return b'{"records":[' + records + b'],"session":' + canonical(session) + b"}"
+    def state_bytes(self, session: str, tenant: str = DEFAULT_TENANT) -> bytes:
+        """`state(session, tenant).to_bytes()`, put together from the stored bytes."""
+        records = b",".join(self._bodies(session, tenant))
+        name = b',"session":' + canonical(session) + b',"tenant":' + canonical(tenant)
+        return b'{"records":[' + records + b"]" + name + b"}"
 
-    def sessions(self) -> list[str]:
-        rows = self._connection.execute(select(RECORD.c.session).distinct().where(*self._mine(RECORD)))
-        return sorted(session for (session,) in rows)
+    def sessions(self) -> list[SessionName]:
+        columns = RECORD.c
+        rows = self._connection.execute(
+            select(columns.tenant, columns.session).distinct().where(*self._mine(RECORD))
+        )
+        return sorted(SessionName(*row) for row in rows)
 
-    def _bodies(self, session: str) -> list[bytes]:
+    def _bodies(self, session: str, tenant: str) -> list[bytes]:
         rows = self._connection.execute(
             select(RECORD.c.body)
-            .where(*self._mine(RECORD), RECORD.c.session == session)
+            .where(*self._mine(RECORD), RECORD.c.tenant == tenant, RECORD.c.session == session)
             .order_by(RECORD.c.position)
         )
         # A tampered row may hold text; it is compared like any other.
@@ -168,7 +175,7 @@ class SqliteProjection:
         with self._reading() as reading:
             return reading.records(invocation_ids)
 
-    def stopped(self) -> dict[str, StoppedSession]:
+    def stopped(self) -> dict[SessionName, StoppedSession]:
         with self._reading() as reading:
             return reading.stopped()
 
@@ -204,16 +211,16 @@ class SqliteProjection:
             )
         return True
 
-    def state(self, session: str) -> ToolState:
+    def state(self, session: str, tenant: str = DEFAULT_TENANT) -> ToolState:
         with self._reading() as reading:
-            return reading.state(session)
+            return reading.state(session, tenant)
 
-    def state_bytes(self, session: str) -> bytes:
+    def state_bytes(self, session: str, tenant: str = DEFAULT_TENANT) -> bytes:
         """The canonical bytes of one session's state."""
         with self._reading() as reading:
-            return reading.state_bytes(session)
+            return reading.state_bytes(session, tenant)
 
-    def sessions(self) -> list[str]:
+    def sessions(self) -> list[SessionName]:
         with self._reading() as reading:
             return reading.sessions()
 
@@ -324,6 +331,7 @@ def _row(record: ToolInvocationRecord, place: Checkpoint) -> dict[str, Any]:
     return {
         "name": place.name,
         "epoch": place.epoch,
+        "tenant": record.tenant,
         "session": record.session,
         "position": record.position,
         "invocation_id": record.invocation_id,

@@ -34,7 +34,8 @@ from sqlalchemy.pool import QueuePool
 
 from interlock.errors import OursToFixError, RetryLaterError
 
-FORMAT = 1
+FORMAT = 2
+"""2: rows are keyed by tenant and session."""
 BUSY_TIMEOUT_SECONDS = 5.0
 _log = logging.getLogger(__name__)
 
@@ -58,6 +59,7 @@ RECORD = Table(
     METADATA,
     Column("name", String, primary_key=True),
     Column("epoch", Integer, primary_key=True),
+    Column("tenant", String, primary_key=True),
     Column("session", String, primary_key=True),
     Column("position", Integer, primary_key=True),
     Column("invocation_id", String, nullable=False),
@@ -70,6 +72,7 @@ STOP = Table(
     METADATA,
     Column("name", String, primary_key=True),
     Column("epoch", Integer, primary_key=True),
+    Column("tenant", String, primary_key=True),
     Column("session", String, primary_key=True),
     Column("seq", Integer, nullable=False),
     Column("code", String, nullable=False),
@@ -125,6 +128,18 @@ def made(path: Path) -> Engine:
             raise error.orig from error
         raise
     return engine
+
+
+def is_current(path: Path) -> bool:
+    """Whether a file is there that this program can read; an older one is begun anew by whoever projects."""
+    if not path.exists():
+        return False
+    engine = engine_of(path, read_only=True)
+    try:
+        with view_errors(), engine.connect() as connection:
+            return int(connection.exec_driver_sql("PRAGMA user_version").scalar_one()) == FORMAT
+    finally:
+        engine.dispose()
 
 
 def set_aside(path: Path) -> None:

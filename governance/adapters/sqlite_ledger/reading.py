@@ -22,6 +22,7 @@ from governance.adapters.sqlite_ledger.schema import (
 from governance.append import key_is_live
 from governance.ledger import Boot, Due, Head, KeyName, KeyOwner, StageKey
 from interlock.event import StoredEvent, Stream
+from interlock.workspace import DEFAULT_TENANT
 
 Row = tuple[Any, ...]
 
@@ -80,12 +81,14 @@ class SqliteView:
         sql = f"SELECT {_EVENT} FROM tool_event WHERE ord > ? ORDER BY ord LIMIT ?"
         return [event_from(row) for row in self._rows(sql, (after_seq, limit))]
 
-    def session_events(self, session: str, *, after_seq: int = 0, limit: int = 10_000) -> list[StoredEvent]:
+    def session_events(
+        self, session: str, tenant: str = DEFAULT_TENANT, *, after_seq: int = 0, limit: int = 10_000
+    ) -> list[StoredEvent]:
         # Numbers first, from indexes alone; then only the rows of this page.
         numbers = """SELECT e.ord FROM tool_event f CROSS JOIN tool_event e USING (kind, stream)
-            WHERE f.session = ? AND f.version = 1 AND e.ord > ? ORDER BY e.ord LIMIT ?"""
+            WHERE f.session = ? AND f.tenant = ? AND f.version = 1 AND e.ord > ? ORDER BY e.ord LIMIT ?"""
         sql = f"SELECT {_EVENT} FROM tool_event WHERE ord IN ({numbers}) ORDER BY ord"
-        return [event_from(row) for row in self._rows(sql, (session, after_seq, limit))]
+        return [event_from(row) for row in self._rows(sql, (session, tenant, after_seq, limit))]
 
     def last_seq(self) -> int:
         return int(self._rows("SELECT coalesce(max(ord), 0) FROM tool_event")[0][0])

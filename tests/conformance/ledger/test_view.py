@@ -58,6 +58,13 @@ def test_session_events_are_those_of_one_session_in_order(ledger: Ledger) -> Non
         assert [event.seq for event in view.session_events("s-1", after_seq=2, limit=1)] == [4]
 
 
+def test_session_events_are_those_of_one_tenant(ledger: Ledger) -> None:
+    write(ledger, an_append("i-1"), an_append("i-2", head=a_head("i-2", tenant="t-2")))
+    with ledger.read() as view:
+        assert [event.stream_id for event in view.session_events("s-1", "t-2")] == ["i-2"]
+        assert [event.stream_id for event in view.session_events("s-1", a_head("i-1").tenant)] == ["i-1"]
+
+
 def test_a_stream_belongs_to_the_session_that_it_began_in(ledger: Ledger) -> None:
     write(ledger, an_append("i-1"))
     write(ledger, an_append("i-1", 1)._replace(session="s-9"))

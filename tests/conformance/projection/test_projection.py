@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from interlock.projection import Checkpoint, Projection, StoppedSession
 from interlock.reduce import REDUCER_VERSION
-from interlock.state import ToolInvocationRecord
+from interlock.state import SessionName, ToolInvocationRecord, ToolState
 
 RECORD = ToolInvocationRecord(
     invocation_id="i-1",
@@ -51,8 +51,8 @@ def test_records_and_checkpoint_are_stored_together(projection: Projection) -> N
     assert projection.store(before, _next(before, 2), [RECORD, other], [STOP])
     assert projection.checkpoint() == _next(before, 2)
     assert projection.records(["i-1", "i-9"]) == {"i-1": RECORD}
-    assert projection.sessions() == ["s-0", "s-1"]
-    assert projection.stopped() == {"s-2": STOP}
+    assert projection.sessions() == [SessionName("default", "s-0"), SessionName("default", "s-1")]
+    assert projection.stopped() == {STOP.name: STOP}
 
 
 def test_only_one_of_two_that_saw_the_same_checkpoint_stores(projection: Projection) -> None:
@@ -112,3 +112,15 @@ def test_a_restart_forgets_everything_once(projection: Projection) -> None:
     assert projection.sessions() == []
     assert projection.stopped() == {}
     assert projection.store(fresh, _next(fresh, 1), [RECORD])
+
+
+def test_the_same_session_name_in_two_tenants_is_two_sessions(projection: Projection) -> None:
+    before = projection.checkpoint()
+    other = replace(RECORD, invocation_id="i-2", position=2, tenant="t-2")
+    stop = StoppedSession("s-1", 3, "EVENT_UNKNOWN", "why", "t-2")
+    assert projection.store(before, _next(before, 2), [RECORD, other], [stop])
+    assert projection.state("s-1").records == (RECORD,)
+    assert projection.state("s-1", "t-2") == ToolState("s-1", (other,), "t-2")
+    assert projection.state("s-1").digest != projection.state("s-1", "t-2").digest
+    assert projection.sessions() == [SessionName("default", "s-1"), SessionName("t-2", "s-1")]
+    assert list(projection.stopped()) == [SessionName("t-2", "s-1")]

@@ -84,8 +84,9 @@ def following(server: ValkeyServer, ledger: SqliteLedger, tmp_path: Path) -> Ite
 def _assert_equal(following: Following) -> None:
     log = log_of(following.ledger)
     assert following.projection.sessions()
-    for session in following.projection.sessions():
-        assert following.projection.state(session).to_bytes() == fold(session, log).to_bytes()
+    for tenant, session in following.projection.sessions():
+        folded = fold(session, log, tenant=tenant)
+        assert following.projection.state(session, tenant).to_bytes() == folded.to_bytes()
 
 
 def _empty(server: ValkeyServer) -> None:

@@ -11,9 +11,10 @@ from governance.memory_ledger import InMemoryLedger
 from interlock.clock import ManualClock
 from interlock.errors import OursToFixError, RetryLaterError
 from interlock.projection import ToolProjector
+from interlock.state import SessionName
 from tests.support.history import append_lives
 from workers.adapters.sqlite_projection import FILE_NAME, SqliteProjection
-from workers.adapters.views_file import FORMAT
+from workers.adapters.views_file import FORMAT, is_current
 
 
 def _filled(path: Path, ledger: InMemoryLedger) -> SqliteProjection:
@@ -32,8 +33,8 @@ def ledger() -> InMemoryLedger:
 
 def test_stored_bytes_are_the_canonical_bytes_of_the_state(tmp_path: Path, ledger: InMemoryLedger) -> None:
     projection = _filled(tmp_path / FILE_NAME, ledger)
-    for session in [*projection.sessions(), 'no "such" sössion']:
-        assert projection.state_bytes(session) == projection.state(session).to_bytes()
+    for tenant, session in [*projection.sessions(), SessionName('t"', 'no "such" sössion')]:
+        assert projection.state_bytes(session, tenant) == projection.state(session, tenant).to_bytes()
     projection.close()
 
 
@@ -88,6 +89,21 @@ def test_a_file_of_a_later_format_is_left_alone(tmp_path: Path, ledger: InMemory
     connection.close()
     with pytest.raises(OursToFixError):
         SqliteProjection.open(path)
+
+
+def test_a_file_of_an_older_format_is_not_read_and_begun_anew(tmp_path: Path, ledger: InMemoryLedger) -> None:
+    path = tmp_path / FILE_NAME
+    assert not is_current(path)
+    _filled(path, ledger).close()
+    assert is_current(path)
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"PRAGMA user_version = {FORMAT - 1}")
+    connection.close()
+    assert not is_current(path)
+    projection = SqliteProjection.open(path)
+    assert projection.checkpoint().seq == 0
+    projection.close()
+    assert is_current(path)
 
 
 def test_a_stopped_systems_file_is_read_without_writing(tmp_path: Path, ledger: InMemoryLedger) -> None:
