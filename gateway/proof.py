@@ -19,9 +19,9 @@ def prove_log(directory: DataDirectory, elsewhere: Sequence[Path] = ()) -> Repor
     with open_reading(directory) as reading:
         incarnation = reading.ledger.info.incarnation
     keys = {purpose: [(kid_of(key), key)] for purpose, key in read_public(directory.keys).items()}
-    own = [directory.anchors] if directory.anchors.exists() else []
     database = Database(directory.ledger, read_only=True)
     try:
-        return verify(SqliteRecords(database, incarnation), [*own, *elsewhere], keys, Ed25519KeyRing)
+        records = SqliteRecords(database, incarnation)
+        return verify(records, elsewhere, keys, Ed25519KeyRing, own=directory.anchors)
     finally:
         database.close()

@@ -21,7 +21,7 @@ from governance.verification.head import with_contract
 from governance.verification.key import KeyBook, RingOf
 from governance.verification.link import ChainWalk
 from governance.verification.meaning import InvocationCheck
-from governance.verification.outside import AnchorCheck
+from governance.verification.outside import AnchorCheck, OwnCheck
 from governance.verification.record import EventRecord, LedgerRecords, StreamRecord
 from governance.verification.standing import (
     check_due,
@@ -68,16 +68,22 @@ def verify(
     anchors: Sequence[Path],
     keys: Mapping[KeyPurpose, Collection[tuple[str, str]]],
     ring_of: RingOf,
+    *,
+    own: Path | None = None,
 ) -> Report:
     """Verify all that a ledger holds.
 
     `anchors` are the files of signed heads, the ones kept elsewhere included; `keys` the (kid, public hex)
-    known outside the ledger, by purpose; `ring_of` makes a key ring of kid → public hex.
+    known outside the ledger, by purpose; `ring_of` makes a key ring of kid → public hex; `own` is the file of
+    anchors that the installation keeps itself, which a young one does not have yet.
     Raises LedgerUnavailableError and LedgerClosedError where the rows cannot be read at all.
     """
     faults = Faults()
     book = KeyBook(keys, ring_of, records.incarnation, faults)
-    log = _read_log(records, book, anchors, faults)
+    places = anchors if own is None or not own.exists() else [own, *anchors]
+    log = _read_log(records, book, places, faults)
+    if own is not None:
+        log.own.end(own, faults)
     rows = RowCheck(records, log.latest_us, faults)
     shown = _read_streams(records, _Judges(book, ring_of, rows), log.walk.last, faults)
     if shown != log.walk.events and not faults.count:
@@ -93,12 +99,13 @@ def verify(
 class _Log(NamedTuple):
     walk: ChainWalk
     anchors: AnchorCheck
+    own: OwnCheck
     latest_us: int = 0
 
 
 def _read_log(records: LedgerRecords, book: KeyBook, anchors: Sequence[Path], faults: Faults) -> _Log:
     """The first pass, over every row by its number; what is appended while it reads is read too."""
-    log = _Log(ChainWalk(records.incarnation, faults), AnchorCheck(records.incarnation, faults))
+    log = _Log(ChainWalk(records.incarnation, faults), AnchorCheck(records.incarnation, faults), OwnCheck())
     log.anchors.load(anchors)
     # Asked before the rows, so that a ledger that is written to meanwhile never seems cut.
     issued_seq = records.issued_seq()
@@ -111,6 +118,7 @@ def _read_log(records: LedgerRecords, book: KeyBook, anchors: Sequence[Path], fa
                 log.anchors.feed(record.place, record.event.hash)
                 book.feed(record.event)
                 epoch.feed(record.event)
+                log.own.feed(record.event.at_us)
                 latest_us = max(latest_us, record.event.at_us)
         _check_heads_exist(records, page, faults)
     log.walk.end(issued_seq)

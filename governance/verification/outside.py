@@ -13,6 +13,39 @@ from governance.verification.fault import FaultCode, Faults
 from interlock.seal import SealVerifier
 
 
+OWN_AFTER_US = 60_000_000
+"""How long an installation works before it has anchored its ledger at least once, many times over."""
+_GAP_US_MAX = 10_000_000
+
+
+class OwnCheck:
+    """Whether an installation that has worked for long enough still has the anchors that it made itself."""
+
+    def __init__(self) -> None:
+        self._before_us: int | None = None
+        self._worked_us = 0
+
+    def feed(self, at_us: int) -> None:
+        """Take the time of the next event; while nothing happens it may not have been running."""
+        if self._before_us is not None:
+            self._worked_us += min(max(0, at_us - self._before_us), _GAP_US_MAX)
+        self._before_us = at_us
+
+    def end(self, path: Path, faults: Faults) -> None:
+        """Name the file that ought to be there. That one was cut short, only a copy elsewhere can tell."""
+        if self._worked_us > OWN_AFTER_US and not _holds_any(path):
+            worked = self._worked_us // 1_000_000
+            said = f"{path} holds no anchor, and the ledger shows {worked} seconds of work"
+            faults.add(None, FaultCode.ANCHOR_MISSING, said)
+
+
+def _holds_any(path: Path) -> bool:
+    try:
+        return any(line.anchor is not None for line in read_anchors(path))
+    except OSError:
+        return False
+
+
 class AnchorCheck:
     """Holds the anchors of all places and notes the chain's hashes at their numbers; judges at the end."""
 

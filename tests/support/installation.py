@@ -160,9 +160,9 @@ class Installation:
             KeyPurpose.ANCHOR: [(self.anchor.kid, self.anchor.public_hex)],
         }
 
-    def verify(self, records: LedgerRecords, *anchors: Path) -> Report:
+    def verify(self, records: LedgerRecords, *anchors: Path, own: Path | None = None) -> Report:
         """By the keys known outside."""
-        return verify(records, anchors, self.public_keys, Ed25519KeyRing)
+        return verify(records, anchors, self.public_keys, Ed25519KeyRing, own=own)
 
 
 def a_request(**changes: Any) -> ToolInvocationRequested:

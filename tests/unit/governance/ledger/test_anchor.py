@@ -123,6 +123,25 @@ def test_what_cannot_be_read_is_named(installation: Installation, path: Path, tm
     assert found(installation, tmp_path / "absent") == {(None, FaultCode.ANCHOR_UNREADABLE)}
 
 
+@pytest.mark.parametrize(("gaps", "step_us"), [(70, 1_000_000), (7, 86_400_000_000)])
+def test_own_anchors_that_are_gone_are_missed_once_there_must_be_some(
+    installation: Installation, path: Path, gaps: int, step_us: int
+) -> None:
+    assert isinstance(installation.ledger, InMemoryLedger)
+    for number in range(gaps):
+        report = installation.verify(installation.ledger.records(), own=path)
+        assert report.ok == (number * min(step_us, 10_000_000) <= 60_000_000), report.faults
+        installation.clock.advance(step_us / 1_000_000)
+        installation.request(f"later-{number}", stage=f"g-{number}")
+    report = installation.verify(installation.ledger.records(), own=path)
+    assert named(report) == {(None, FaultCode.ANCHOR_MISSING)}
+    path.touch()
+    report = installation.verify(installation.ledger.records(), own=path)
+    assert named(report) == {(None, FaultCode.ANCHOR_MISSING)}
+    installation.anchor_head(path)
+    assert installation.verify(installation.ledger.records(), own=path).ok
+
+
 def test_the_report_says_how_far_anchors_vouch(installation: Installation, path: Path) -> None:
     installation.anchor_head(path)
     installation.run("i-2")

@@ -1,4 +1,4 @@
-"""What governance itself decided is found whole; what nobody may decide so, and each row beside it, is named."""
+"""What governance decided is found whole; what nobody may decide so, and each row beside it, is named."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def test_a_key_that_was_set_free_and_used_again_is_named(court: Court) -> None:
 def test_a_key_may_be_used_again_when_its_life_is_over(court: Court) -> None:
     first = keyed(court)
     court.cancel(first)
-    court.clock.advance(KEY_LIFE_US)
+    court.clock.advance(KEY_LIFE_US / 1_000_000)
     keyed(court)
     assert codes_of(court) == set()
 
