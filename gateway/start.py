@@ -14,6 +14,7 @@ from gateway.embedded.role import STOP_FIRST, STOP_POOLS, STOP_PROJECTOR, Role, 
 from gateway.embedded.up import up
 from interlock import __version__
 
+POOL_DRAIN_SECONDS = 16.0  # for what runs, for its end where it takes too long, and for its outcome
 POOLS = ("pure", "fs", "shell", "network")
 
 
@@ -60,7 +61,15 @@ def roles(environment: Mapping[str, str]) -> tuple[Role, ...]:
         Role("governor", _start("run_governor", environment), stop_stage=STOP_FIRST),
         Role("scheduler", _start("run_scheduler", environment), stop_stage=STOP_FIRST),
         Role("projector", _start("run_projector", environment), stop_stage=STOP_PROJECTOR),
-        *(Role(f"pool-{name}", _start_pool(name, environment), stop_stage=STOP_POOLS) for name in POOLS),
+        *(
+            Role(
+                f"pool-{name}",
+                _start_pool(name, environment),
+                stop_stage=STOP_POOLS,
+                drain_seconds=POOL_DRAIN_SECONDS,
+            )
+            for name in POOLS
+        ),
     )
 
 

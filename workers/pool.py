@@ -53,8 +53,10 @@ from workers.supervisor.profile import Settings as SpawnerSettings
 from workers.supervisor.spawned import SpawnedSupervisor
 from workers.supervisor.spawner import start_spawner
 
+END_RUNNING_SECONDS = 8.0
+"""How long what runs may go on in a pool that stops; then it is ended, and its outcome recorded."""
 STOP_GRACE_SECONDS = 5.0
-"""How long a stopping pool goes on trying to write an outcome that is spooled already."""
+"""How long a stopping pool goes on after that trying to write an outcome that is spooled already."""
 WATCH_SECONDS = 0.5
 EXIT_FAILED = 1
 
@@ -155,6 +157,7 @@ class PoolProcess:
         self._has_failed = False
         self._ended = threading.Event()
         self._given_up = threading.Event()
+        self._must_end = threading.Event()
         self._mender: threading.Thread | None = None
         self._lease = Lease(place.boots, f"pool.{pool}")
         self._supervisor, report = self._start_supervisor(environment)
@@ -197,7 +200,12 @@ class PoolProcess:
             execution=execution,
             claiming=Claiming(execution, claimant, contracts, toolset, parts.verifier, Drops()),
             running=Running(
-                execution, self._supervisor, self._place.workspaces, parts.faults, self._is_stopping
+                execution,
+                self._supervisor,
+                self._place.workspaces,
+                parts.faults,
+                self._is_stopping,
+                must_end=self._must_end.is_set,
             ),
             reporting=reporting,
             delivery=Delivery(execution, self._spool, TenacityInsist(self._given_up), parts.faults),
@@ -271,9 +279,16 @@ class PoolProcess:
                 self._fail()
             if self._stop.is_set():
                 self._stop_worker()
-                if not self._ended.wait(STOP_GRACE_SECONDS):
-                    self._given_up.set()
+                self._end_what_runs()
                 return
+
+    def _end_what_runs(self) -> None:
+        if self._ended.wait(END_RUNNING_SECONDS):
+            return
+        _LOG.warning("this pool stops: what still runs is ended")
+        self._must_end.set()
+        if not self._ended.wait(STOP_GRACE_SECONDS):
+            self._given_up.set()
 
 
 def has_ended(pidfd: int) -> bool:

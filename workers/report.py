@@ -65,6 +65,9 @@ OUR_CODES: Mapping[str, str] = MappingProxyType(
 )
 """What a supervisor says, where the table of codes has another word for it."""
 
+STOPPED_BY_US = ("CANCELLED", "POOL_STOPPING")
+"""What a supervisor says of a tool that a stopping pool had it end."""
+
 REPEATED_CODES = frozenset(("TOOL_CRASHED", "UPSTREAM_UNREACHABLE", "LEASE_LOST", "RESOURCE_LIMIT"))
 """Failures that another attempt may not meet; a limit of time or output it would meet again."""
 
@@ -165,6 +168,8 @@ class Reporting:
 
     def _failed(self, item: Prepared, outcome: port.Failed, masking: Masking) -> Draft:
         code = OUR_CODES.get(outcome.code, outcome.code)
+        if (outcome.code, outcome.message) == STOPPED_BY_US and item.contract.may_repeat:
+            code = "LEASE_LOST"  # nobody asked for its end: another pool may begin it again
         detail = FailureDetail(
             code=code if _is_known(code) else "TOOL_FAILED",
             sentence=masking.text(f"{outcome.code}: {outcome.message}")[:SUMMARY_CHARACTERS_MAX],

@@ -29,6 +29,8 @@ FRESH_NS = 10_000_000
 """How old a look at the claims may be when an item of an envelope begins. Pure tools take microseconds: a
 look each would cost more than all of them, and no look is younger than its own way from the store."""
 
+POOL_STOPPING = "POOL_STOPPING"
+
 _LOG = logging.getLogger("interlock.run")
 
 
@@ -72,7 +74,9 @@ class Watching:
         lot: Sequence[Prepared],
         is_stopping: Callable[[], bool],
         boottime: Callable[[], int] = boottime_ns,
+        must_end: Callable[[], bool] = lambda: False,
     ) -> None:
+        self._must_end = must_end
         self._execution = execution
         self._nonces = {item.invocation_id: item.nonce for item in lot}
         self._is_stopping = is_stopping
@@ -83,9 +87,10 @@ class Watching:
     def reason_to_end(self, invocation_id: str) -> str | None:
         """Why what runs must end; a ledger that is away is no reason, for the effect has begun."""
         try:
-            return self._look().get(invocation_id)
+            reason = self._look().get(invocation_id)
         except LedgerUnavailableError:
-            return None
+            reason = None
+        return reason or (POOL_STOPPING if self._must_end() else None)
 
     def may_begin(self, invocation_id: str, start_by_ns: int) -> bool:
         """Whether its effect may begin now: the claim was just seen to stand, and it is not too late."""
@@ -97,7 +102,7 @@ class Watching:
 
     def reason_not_to_begin(self, invocation_id: str) -> str | None:
         """Like `reason_to_end`, before anything began: then a pool that stops is a reason too."""
-        return "POOL_STOPPING" if self._is_stopping() else self.reason_to_end(invocation_id)
+        return POOL_STOPPING if self._is_stopping() else self.reason_to_end(invocation_id)
 
     def _look(self) -> Mapping[str, str]:
         now_ns = self._boottime()
@@ -118,7 +123,10 @@ class Running:
         faults: FaultPoints,
         is_stopping: Callable[[], bool],
         boottime: Callable[[], int] = boottime_ns,
+        must_end: Callable[[], bool] = lambda: False,
     ) -> None:
+        """`is_stopping`: begin nothing any more; `must_end`: end what runs, there is no more time for it."""
+        self._must_end = must_end
         self._boottime = boottime
         self._execution = execution
         self._supervisor = supervisor
@@ -128,7 +136,7 @@ class Running:
 
     def run(self, lot: Sequence[Prepared], start_by_ns: int) -> list[tuple[Prepared, Outcome]]:
         """One outcome for each, in order. Whatever a tool does, nothing is raised."""
-        watching = Watching(self._execution, lot, self._is_stopping, self._boottime)
+        watching = Watching(self._execution, lot, self._is_stopping, self._boottime, self._must_end)
         return [(item, self._guarded(item, watching, start_by_ns)) for item in lot]
 
     def _guarded(self, item: Prepared, watching: Watching, start_by_ns: int) -> Outcome:

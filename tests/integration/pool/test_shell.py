@@ -116,3 +116,17 @@ def test_one_slot_serves_while_another_is_busy(sandboxed: PoolSystem) -> None:
     assert phase_of(sandboxed.ledger, slow) == "running"
     cancel(sandboxed.ledger, slow)
     sandboxed.outcome(slow)
+
+
+def test_a_stopping_pool_ends_in_time_what_runs_and_records_it(sandboxed: PoolSystem) -> None:
+    pool = sandboxed.start_pool("shell")
+    identifier = sandboxed.ask("shell.run", long_run(60))
+    sandboxed.publish("shell", identifier)
+    until(lambda: started(sandboxed), 10, "it runs")
+    pool.send_signal(signal.SIGTERM)
+    assert pool.wait(14) == 0
+    assert phase_of(sandboxed.ledger, identifier) == "done"
+    failure = body_of(sandboxed.ledger, identifier, "ToolExecutionFailed")["failure"]
+    assert (failure["code"], failure["began"]) == ("CANCELLED", True)
+    assert "POOL_STOPPING" in failure["sentence"]
+    assert effects(sandboxed) == 0

@@ -154,6 +154,22 @@ def test_what_may_be_repeated_is_tried_again_up_to_the_cap(tmp_path: Path) -> No
     assert the_head(case.ledger, case.id).attempt == 2
 
 
+@pytest.mark.parametrize(
+    ("contract", "last"),
+    [
+        ("PLAIN", "ToolExecutionFailed"),
+        ("READ", "ExecutionAttemptFailed"),
+        ("MAIL", "ReconciliationRequired"),
+    ],
+)
+def test_what_a_stopping_pool_ended_is_tried_again_only_where_that_does_no_harm(
+    tmp_path: Path, contract: str, last: str
+) -> None:
+    said = Failed("CANCELLED", "POOL_STOPPING", began=True)
+    case = Case(tmp_path, {"PLAIN": PLAIN, "READ": READ, "MAIL": MAIL}[contract], said)
+    assert case.run() == last
+
+
 def test_a_limit_is_not_tried_again(tmp_path: Path) -> None:
     case = Case(tmp_path, READ, Failed("WALL_LIMIT", "too long", began=True))
     assert case.run() == "ToolExecutionFailed"

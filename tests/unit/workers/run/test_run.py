@@ -170,3 +170,17 @@ def test_a_call_runs_in_the_workspace_of_what_was_permitted(ledger: FailingLedge
     head = replace(item.work.head, session="victim", tenant="default")
     call = bench.running._call(replace(item, work=replace(item.work, head=head)), 0)
     assert (call.session_id, call.workspace) == ("s", workspace_of(tmp_path / "workspaces", "other", "s"))
+
+
+def test_a_pool_out_of_time_ends_what_runs(bench: Workbench, ledger: FailingLedger) -> None:
+    lot, _ = claimed(bench, 1)
+    ends: list[bool] = []
+    watching = Watching(
+        bench.execution, lot, lambda: True, lambda: bench.boottime_ns, must_end=lambda: bool(ends)
+    )
+    identifier = lot[0].invocation_id
+    assert watching.reason_to_end(identifier) is None
+    ends.append(True)
+    assert watching.reason_to_end(identifier) == "POOL_STOPPING"
+    ledger.is_away_to_readers = True
+    assert watching.reason_to_end(identifier) == "POOL_STOPPING"
