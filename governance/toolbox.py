@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from governance.ledger import Ledger, LedgerView
 from governance.secrecy import Secrecy
-from interlock.canonical import JsonObject, read_stored
+from interlock.canonical import JsonObject, read_stored, sha256_hex
 from interlock.contract import Tool
 from interlock.decision import Reason
 from interlock.event import Stream, StreamKind
@@ -95,7 +95,9 @@ class Toolbox:
         if not missing:
             return tools
         for digest, body in view.contracts(missing).items():
-            tools[digest] = self._compiled[digest] = _compile(digest, body)
+            # Bytes without their digest are no contract: whoever wrote them there registered nothing.
+            if sha256_hex(body) == digest:
+                tools[digest] = self._compiled[digest] = _compile(digest, body)
         while len(self._compiled) > self._compiled_max:
             self._compiled.popitem(last=False)
         return tools
