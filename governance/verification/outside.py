@@ -12,7 +12,6 @@ from governance.anchor import Anchor, read_anchors
 from governance.verification.fault import FaultCode, Faults
 from interlock.seal import SealVerifier
 
-
 OWN_AFTER_US = 60_000_000
 """How long an installation works before it has anchored its ledger at least once, many times over."""
 _GAP_US_MAX = 10_000_000

@@ -128,6 +128,7 @@ def test_own_anchors_that_are_gone_are_missed_once_there_must_be_some(
     installation: Installation, path: Path, gaps: int, step_us: int
 ) -> None:
     assert isinstance(installation.ledger, InMemoryLedger)
+    assert isinstance(installation.clock, ManualClock)
     for number in range(gaps):
         report = installation.verify(installation.ledger.records(), own=path)
         assert report.ok == (number * min(step_us, 10_000_000) <= 60_000_000), report.faults
