@@ -15,6 +15,7 @@ from gateway.embedded.directory import DataDirectory
 from governance.adapters.sqlite_ledger import SqliteLedger
 from governance.ledger import Head, Ledger
 from interlock.clock import SystemClock
+from interlock.errors import InterlockError
 from interlock.event import StoredEvent, StreamKind, invocation_stream
 from interlock.phase import Phase
 from interlock.projection import Checkpoint, StoppedSession
@@ -198,3 +199,12 @@ def fold_record(events: Sequence[StoredEvent]) -> ToolInvocationRecord | None:
     for event in events:
         record = reducer.apply(record, event)
     return record
+
+
+def count_running(directory: DataDirectory) -> int:
+    """How many executions run now; 0 where the ledger cannot be asked."""
+    try:
+        with open_reading(directory) as reading, reading.ledger.read() as view:
+            return view.counts().get(Phase.RUNNING.value, 0)
+    except (InterlockError, OSError):
+        return 0

@@ -29,7 +29,14 @@ def run_up(directory: DataDirectory, environment: Mapping[str, str]) -> int:
         set_up(Parts.of(directory, environment))
         import_shared()
 
-    return up(directory, roles(environment), preload, environment, version=__version__)
+    def count_running() -> int:
+        from gateway.reading import count_running
+
+        return count_running(directory)
+
+    return up(
+        directory, roles(environment), preload, environment, version=__version__, count_running=count_running
+    )
 
 
 def run_role(name: str, directory: DataDirectory, environment: Mapping[str, str]) -> int:

@@ -51,7 +51,9 @@ class ProcessTree:
         url: str | None = None,
         ready_seconds: float = 30.0,
         announce: Callable[[str], None] = lambda _line: None,
+        count_running: Callable[[], int] = lambda: 0,
     ) -> None:
+        self._count_running = count_running
         self._directory = directory
         self._members = {role.name: Member(role) for role in roles}
         self._owner = owner
@@ -151,6 +153,7 @@ class ProcessTree:
         end_all(LEFTOVER_SECONDS)
         if self._control is not None:
             self._control.close()
+        self._say("stopped")
 
     def _listen(self) -> None:
         signal.signal(OWNER_DIED_SIGNAL, self._owner_died)
@@ -292,6 +295,7 @@ class ProcessTree:
     def _begin_stop(self) -> None:
         if self._stages_left is None:
             withdraw_ready(self._directory)
+            self._say(stopping_line(self._count_running() if self._is_ready else 0))
             self._is_ready = False
             self._stages_left = sorted({member.role.stop_stage for member in self._members.values()})
             self._stop_stage()
@@ -371,7 +375,13 @@ class ProcessTree:
         )
 
     def _say(self, line: str) -> None:
-        print(line, file=sys.stderr, flush=True)  # noqa: T201 - this process has no other face
+        with contextlib.suppress(OSError):  # nobody reads it any more: no reason to end
+            print(line, file=sys.stderr, flush=True)  # noqa: T201 - this process has no other face
+
+
+def stopping_line(running: int) -> str:
+    """What is said when a stop begins."""
+    return f"stopping: waiting for {running} running" if running else "stopping"
 
 
 def end_all(grace_seconds: float) -> None:

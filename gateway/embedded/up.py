@@ -47,12 +47,13 @@ def up(
     url: str | None = None,
     ready_seconds: float = 30.0,
     announce: Callable[[str], None] = print_line,
+    count_running: Callable[[], int] = lambda: 0,
 ) -> int:
     """Run the embedded system on `directory` until it is stopped; returns the exit status for the shell.
 
     Gives up root first, so nothing that holds a store may be imported by then: `preload` imports what the
-    roles share. Raises AccountError, UnreachableError, DataDirectoryError, AlreadyRunningError or BrokerError
-    with nothing started.
+    roles share; `count_running` tells a stop what it waits for. Raises AccountError, UnreachableError,
+    DataDirectoryError, AlreadyRunningError or BrokerError with nothing started.
     """
     settle_account(directory, environment)
     prepare(directory)
@@ -70,6 +71,7 @@ def up(
                 url=url,
                 ready_seconds=ready_seconds,
                 announce=announce,
+                count_running=count_running,
             )
             return tree.run(preload)
 

@@ -79,7 +79,7 @@ def test_stops_in_order_and_leaves_nothing_running(start_system: StartSystem) ->
     system.process.send_signal(signal.SIGTERM)
     status, out, err = system.wait_end()
 
-    assert (status, out.count("\n"), err) == (0, 1, "")
+    assert (status, out.count("\n"), err) == (0, 1, "stopping\nstopped\n")
     ended = (system.directory.run / "ended").read_text().split()
     assert [set(ended[:2]), set(ended[2:6]), set(ended[6:])] == [
         {"governor", "scheduler"},
@@ -97,7 +97,7 @@ def test_ctrl_c_in_the_terminal_reaches_the_foreground_process_only(start_system
     os.killpg(system.pid, signal.SIGINT)
     status, _, err = system.wait_end()
 
-    assert (status, err) == (0, "")
+    assert (status, err) == (0, "stopping\nstopped\n")
     assert set((system.directory.run / "ended").read_text().split()) == SEVEN
 
 

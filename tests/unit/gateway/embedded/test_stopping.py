@@ -8,6 +8,7 @@ import signal
 import threading
 
 from gateway.embedded.role import Stopping
+from gateway.embedded.tree import stopping_line
 
 
 def test_a_wait_without_a_stop_ends_at_its_limit() -> None:
@@ -42,3 +43,8 @@ def test_a_signal_sets_it_while_the_main_thread_waits() -> None:
     finally:
         killer.join()
         signal.signal(signal.SIGUSR2, before)
+
+
+def test_what_a_stop_waits_for_is_told() -> None:
+    assert stopping_line(0) == "stopping"
+    assert stopping_line(2) == "stopping: waiting for 2 running"
