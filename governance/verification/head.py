@@ -90,6 +90,14 @@ def _granted(_head: Head, _event: StoredEvent, body: Body) -> Columns:
     return {"epoch": terms["epoch"], "permit_until_us": terms["valid_until_us"]}
 
 
+def _returned(head: Head, _event: StoredEvent, body: Body) -> Columns:
+    return {"alone": head.alone or body["reason"]["code"] == _UNCLAIMED}
+
+
+_UNCLAIMED = "TOOL_UNAVAILABLE"
+"""Why the sweep gives a permit back that no pool claimed; what it offers next, it offers alone."""
+
+
 def _started(_head: Head, event: StoredEvent, body: Body) -> Columns:
     return {
         "nonce": body["nonce"],
@@ -120,6 +128,7 @@ _COLUMNS: Mapping[str, Callable[[Head, StoredEvent, Body], Columns]] = MappingPr
     {
         "ApprovalRequested": _parked,
         "ApprovalGranted": _granted,
+        "PermitReturned": _returned,
         "ToolExecutionStarted": _started,
         "ToolExecutionCompleted": _idle,
         "ToolExecutionFailed": _idle,

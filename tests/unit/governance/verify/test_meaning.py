@@ -16,6 +16,7 @@ from interlock.adapters.ed25519 import Ed25519KeyRing, Ed25519Signer
 from interlock.clock import ManualClock
 from interlock.decision import Reason
 from interlock.event import (
+    CancellationRequested,
     KeyAdded,
     NewEvent,
     PermitReturned,
@@ -112,6 +113,30 @@ def test_a_permit_given_back_grants_nothing_any_more(installation: Installation)
     returned = PermitReturned(reason=Reason(code="PERMIT_STALE", sentence="old"), permit_digest=permit.digest)
     installation.move("i-1", returned, "decide", phase="deciding", ready=False)
     assert faults_of(installation) == set()
+
+
+@pytest.mark.parametrize(("code", "alone"), [("TOOL_UNAVAILABLE", True), ("PERMIT_EXPIRED", False)])
+def test_what_no_pool_claimed_is_offered_alone_and_nothing_else_is(
+    installation: Installation, code: str, alone: bool
+) -> None:
+    requested = installation.request("i-1")
+    permit = installation.permit("i-1", action_of(requested))
+    installation.grant("i-1", permit)
+    returned = PermitReturned(reason=Reason(code=code, sentence="so"), permit_digest=permit.digest)
+    installation.move("i-1", returned, "decide", phase="deciding", ready=False, alone=alone)
+    assert faults_of(installation) == set()
+    installation.move("i-1", CancellationRequested(by="operator"), "decide", cancel=True, alone=not alone)
+    assert faults_of(installation) == {(8, FaultCode.HEAD_DIFFERS)}
+
+
+def test_a_start_outside_the_validity_of_its_permit_is_named(installation: Installation) -> None:
+    requested = installation.request("i-1")
+    permit = installation.permit("i-1", action_of(requested))
+    installation.grant("i-1", permit)
+    assert isinstance(installation.clock, ManualClock)
+    installation.clock.advance(60)
+    installation.claim("i-1", permit.digest)
+    assert faults_of(installation) == {(STARTED, FaultCode.PERMIT_EXPIRED)}
 
 
 SealedOf = Callable[[Installation, str], object]
