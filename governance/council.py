@@ -39,6 +39,8 @@ class Request:
     client: str
     reply_to: str | None = None
     task_id: str | None = None
+    refused: Reason | None = None
+    """Why it does not come from whom it must; it is answered and does nothing."""
 
 
 ReadRequest = Callable[[TakenItem], Request | DeadLetter]
@@ -91,6 +93,8 @@ class Council:
         return self.read(item)
 
     def _settle(self, request: Request, review: set[str]) -> Answer:
+        if request.refused is not None:
+            return _refused(None, request.refused)
         match request.task:
             case "interlock.review":
                 review.update(_ids(request.arguments))

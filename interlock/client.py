@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from types import TracebackType
@@ -19,6 +19,7 @@ from interlock.adapters.celery_wire import encode_task
 from interlock.adapters.queue_channel import QueueChannel
 from interlock.answer import Answer
 from interlock.approval import ApprovalSnapshot, Vote
+from interlock.cancellation import sign_cancellation
 from interlock.canonical import JsonObject, canonical, digest_of
 from interlock.channel import ProposalChannel
 from interlock.code import CODES
@@ -66,7 +67,7 @@ class Client:
     """Speaks to a running system over its broker. Safe for threads, which take turns; never across a fork.
 
     `broker` is a URL (`redis://…`, `unix:///path`, `redis+socket:///path`) or a channel. With a signer every
-    proposal is signed as `client`; else who it comes from follows from the queue.
+    proposal and cancellation is signed as `client`; else who it comes from follows from the queue.
     """
 
     def __init__(
@@ -88,8 +89,10 @@ class Client:
         self._timeout_seconds = timeout_seconds
         self._replies = f"{REPLY_PREFIX}{secrets.token_hex(16)}"
         sign = None
+        self._sign_cancellation: Callable[[str], JsonObject] | None = None
         if client is not None and signer is not None:
             sign = partial(sign_proposal, client=client, signer=signer)
+            self._sign_cancellation = partial(sign_cancellation, client=client, signer=signer)
         self._courier = Courier(
             self._channel,
             queue=queue,
@@ -207,7 +210,8 @@ class Client:
 
     def cancel(self, invocation_id: str) -> Answer:
         """Ask for the end of one invocation; the governor's answer. Raises RetryLaterError without one."""
-        return self._request(CANCEL_TASK, {"id": invocation_id})
+        sign = self._sign_cancellation
+        return self._request(CANCEL_TASK, {"id": invocation_id} if sign is None else sign(invocation_id))
 
     def approve(
         self,

@@ -22,6 +22,7 @@ class Purpose(StrEnum):
     ANCHOR = "interlock.anchor.v1"
     VOTE = "interlock.vote.v1"
     PROPOSAL = "interlock.proposal.v1"
+    CANCELLATION = "interlock.cancellation.v1"
 
 
 class Signer(Protocol):

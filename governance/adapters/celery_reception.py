@@ -6,7 +6,7 @@ Who a client is follows from a signature or from the queue it came on, never fro
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from governance.council import Request, read_arguments
 from governance.dead_letter import DeadLetter
@@ -15,6 +15,7 @@ from governance.ledger import Ledger
 from governance.principal import LOCAL_CLIENT, Principal, find_principals
 from interlock.adapters.celery_wire import Envelope, NotAnEnvelope, decode_task
 from interlock.adapters.ed25519 import Ed25519KeyRing
+from interlock.cancellation import read_cancellation
 from interlock.decision import Reason
 from interlock.parse import parse_proposal
 from interlock.proposal import (
@@ -30,6 +31,7 @@ from interlock.proposal import (
 REVIEW_TASK = "interlock.review"
 ITEM_BYTES_MAX = 8 * 1_048_576
 _REQUESTS = frozenset((REVIEW_TASK, DECIDE_TASK, CANCEL_TASK))
+_UNREADABLE_AUTH = Reason(code="SIGNATURE_INVALID", sentence="its auth is no client, kid and signature")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,29 @@ class CeleryReception:
             reason = Reason(code="JSON_SYNTAX", sentence="its arguments are no JSON object")
             return DeadLetter(item.raw, item.queue, reason)
         task_id = envelope.task_id if envelope.wants_result else None
-        return Request(envelope.task, arguments, LOCAL_CLIENT, envelope.reply_to, task_id)
+        request = Request(envelope.task, arguments, LOCAL_CLIENT, envelope.reply_to, task_id)
+        return self._from_its_client(request) if envelope.task == CANCEL_TASK else request
+
+    def _from_its_client(self, request: Request) -> Request:
+        """A cancellation with the client it was found to come from, or why it is refused.
+
+        Raises LedgerUnavailableError.
+        """
+        cancellation = read_cancellation(request.arguments)
+        if cancellation is None:
+            return replace(request, refused=_UNREADABLE_AUTH)
+        # What says nothing of itself comes from whom the queue belongs to, unless that one has a key.
+        name = cancellation.client or request.client
+        client = self._clients({name}).get(name)
+        if client is None:
+            sentence = f"no client {name[:100]!r} is registered"
+            return replace(request, refused=Reason(code="CLIENT_UNKNOWN", sentence=sentence))
+        keys = {client.kid: client.public_key} if client.public_key else {}
+        is_free = not cancellation.is_signed and not keys
+        if not is_free and not cancellation.is_signed_by(Ed25519KeyRing(keys)):
+            sentence = f"a cancellation of client {name[:100]!r} must be signed with its key"
+            return replace(request, refused=Reason(code="SIGNATURE_INVALID", sentence=sentence))
+        return replace(request, client=client.name)
 
     def _clients(self, names: Collection[str]) -> dict[str, Principal]:
         if not names:

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from interlock.adapters.celery_wire import Envelope, decode_task
+from interlock.adapters.ed25519 import Ed25519KeyRing, Ed25519Signer
 from interlock.answer import Answer
 from interlock.approval import ApprovalSnapshot, Vote
+from interlock.cancellation import read_cancellation
 from interlock.channel import Heard, InMemoryChannel
 from interlock.client import Client, OutcomeSource
 from interlock.clock import SECOND_US, ManualClock
@@ -450,6 +452,16 @@ def test_a_cancellation_is_answered() -> None:
     assert Client(channel).cancel(chosen).phase == "done"
     read = envelope(channel.take(DECIDE_QUEUE))
     assert (read.task, json.loads(read.kwargs_json)) == ("interlock.cancel", {"id": chosen})
+
+
+def test_a_client_with_a_signer_signs_its_cancellation() -> None:
+    chosen, signer = new_id(), Ed25519Signer.generate()
+    channel = answering(Answer(invocation_id=chosen, status="accepted", phase="done"))
+    Client(channel, client="alice", signer=signer).cancel(chosen)
+    read = read_cancellation(json.loads(envelope(channel.take(DECIDE_QUEUE)).kwargs_json))
+    assert read is not None
+    assert (read.invocation_id, read.client) == (chosen, "alice")
+    assert read.is_signed_by(Ed25519KeyRing({signer.kid: signer.public_hex}))
 
 
 def test_a_request_that_nobody_answers_is_said_so() -> None:
