@@ -889,6 +889,12 @@ _SYSTEM = CodeGroup(
             "Check the name.",
         ),
         ErrorCode(
+            "FILE_UNUSABLE",
+            "File or folder cannot be used",
+            "What was named is of another kind, has too long a name, or lies where it cannot be made.",
+            "Name another one; the message says which it is and what is wrong with it.",
+        ),
+        ErrorCode(
             "NOT_PERMITTED",
             "Not permitted",
             "The principal may not do this.",

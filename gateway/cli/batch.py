@@ -14,7 +14,7 @@ from gateway.cli.moment import iso_or_none
 from gateway.cli.name import as_called
 from gateway.cli.output import Output, complain, hint
 from gateway.cli.verdict import Exit, exit_of_answer, exit_of_record
-from gateway.cli.visible import visible, visible_json
+from gateway.cli.visible import coded, visible, visible_json
 from gateway.embedded.directory import DataDirectory
 from gateway.nearest import nearest_tools
 from gateway.reading import RESTING, LedgerOutcomes, open_reading
@@ -172,7 +172,7 @@ class Outcome:
                 "invocation": said["invocation_id"],
                 "status": said["status"],
                 "phase": said["phase"],
-                "reason": f"{said['code']}: {said['sentence']}" if said["code"] else None,
+                "reason": coded(said["code"], said["sentence"]) if said["code"] else None,
                 "waits": said["waits_for"],
                 "completed": None if self.story is None else iso_or_none(self.story.record.completed_at_us),
                 "exit code": said["exit_code"],
@@ -187,7 +187,8 @@ class Outcome:
         if self.status != Exit.OK and said["code"]:
             where = "" if said["pointer"] is None else f" at {said['pointer'] or 'the top'}"
             near = f"; did you mean {' or '.join(self.nearest)}?" if self.nearest else ""
-            sentence = f"{said['invocation_id']}: {said['sentence']}{where}{near}"
+            plain = (said["sentence"] or "").removeprefix(f"{said['code']}: ")
+            sentence = f"{said['invocation_id']}: {plain}{where}{near}"
             complain(str(_error(said["code"], sentence)))
         elif self.status == Exit.ERROR:
             why = f" and {self.waits_for}" if self.waits_for else ""
@@ -245,7 +246,7 @@ def _say(sending: Sending, line: int, answer: Answer, output: Output, *, waited:
         output.json(said)
     else:
         where = said["status"] if waited and said["status"] else said["answer"]
-        why = f"  {said['code']}: {said['sentence']}" if said["code"] else ""
+        why = f"  {coded(said['code'], said['sentence'])}" if said["code"] else ""
         why = f"  line {line}{why}" if answer.status == "refused" else why
         output.text(visible(f"{said['invocation_id'] or '-'}  {where}  {said['phase']}{why}"))
     # At once: who reads may want no more of it, and then nothing more is sent.

@@ -30,6 +30,10 @@ FOLD_CODES: Mapping[str, str] = MappingProxyType(
     }
 )
 """What the fold raises, by name: importing it here would cost every command its time."""
+UNUSABLE = frozenset(
+    (errno.ENAMETOOLONG, errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.EROFS, errno.EEXIST, errno.EINVAL)
+)
+"""What is wrong with a name that somebody gave, rather than with this program."""
 FOREGROUND = frozenset(("up", "run", "demo", "bench"))
 """Commands that end things in order, whatever was imported."""
 
@@ -113,6 +117,8 @@ def _known_os_error(error: OSError) -> InterlockError | None:
         return InterlockError("DISK_FULL", f"{error.strerror}: {error.filename or 'standard output'}")
     if error.errno in (errno.EACCES, errno.EPERM):
         return InterlockError("NOT_PERMITTED", f"{error.strerror}: {error.filename or 'this account'}")
+    if error.errno in UNUSABLE and error.filename:
+        return InterlockError("FILE_UNUSABLE", f"{error.strerror}: {str(error.filename)[:300]}")
     return None
 
 

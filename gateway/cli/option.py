@@ -7,6 +7,16 @@ from typing import Annotated
 
 import typer
 
+from interlock.errors import UsageError
+
+
+def _folder(said: str) -> Path:
+    """A folder by its name; no name is no folder, and not the one that one stands in."""
+    if not said:
+        raise UsageError("--data names a directory, and nothing was named")
+    return Path(said)
+
+
 Data = Annotated[
     Path | None,
     typer.Option(
@@ -14,7 +24,7 @@ Data = Annotated[
         metavar="DIR",
         help="The data directory; else INTERLOCK_DATA, else the account's own.",
         show_default=False,
-        readable=False,  # whether it can be read is said by whoever reads it, with the code for it
+        parser=_folder,
     ),
 ]
 Tenant = Annotated[str, typer.Option("--tenant", metavar="T", help="The tenant whose session it is.")]

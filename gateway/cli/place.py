@@ -12,7 +12,7 @@ from pathlib import Path
 from gateway.embedded.account import settle_account
 from gateway.embedded.broker import is_ready
 from gateway.embedded.directory import DataDirectory, default_path
-from interlock.errors import GiveUpError, NotFoundError, NotRunningError
+from interlock.errors import GiveUpError, NotRunningError
 
 
 def named_directory(data: Path | None) -> DataDirectory:
@@ -60,4 +60,7 @@ def _owner_of(directory: DataDirectory) -> int:
     except PermissionError as error:
         raise GiveUpError("NOT_PERMITTED", f"{directory.path} cannot be looked at") from error
     except OSError as error:
-        raise NotFoundError("data directory", str(directory.path)) from error
+        sentence = (
+            f"there is no data directory {str(directory.path)[:300]}: {error.strerror or 'it is a file'}"
+        )
+        raise GiveUpError("NOT_FOUND", f"{sentence}; --data DIR or INTERLOCK_DATA names it") from error

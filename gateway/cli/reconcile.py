@@ -16,7 +16,7 @@ from gateway.cli.name import command_name
 from gateway.cli.option import AsJson, Data
 from gateway.cli.output import Output, standard_output
 from gateway.cli.place import enter, enter_running, require_owner
-from gateway.cli.visible import visible, visible_json
+from gateway.cli.visible import coded, visible, visible_json
 from interlock.errors import GiveUpError, InterlockError, NotFoundError
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def _print(output: Output, document: dict[str, Any]) -> None:
         {
             "invocation": document["invocation_id"],
             "phase": document["phase"],
-            "why": f"{document['code']}: {document['reason']}" if document["code"] else document["reason"],
+            "why": coded(document["code"], document["reason"]),
             "tool": document["tool"],
             "place": f"session {document['session']}, stage {document['stage']}",
             "subject": document["subject"],

@@ -11,7 +11,7 @@ from gateway.cli.name import as_called
 from gateway.cli.option import AsJson, Data
 from gateway.cli.output import Output, standard_output
 from gateway.cli.place import enter
-from gateway.cli.visible import visible, visible_json
+from gateway.cli.visible import coded, visible, visible_json
 
 _Id = Annotated[str, typer.Argument(metavar="ID", help="The invocation.")]
 
@@ -89,7 +89,7 @@ def _print(output: Output, document: dict[str, Any]) -> None:
         {
             "invocation": record["invocation_id"],
             "status": f"{record['status']} ({record['phase']})",
-            "reason": _reason(record["reason_code"], record["reason"]),
+            "reason": coded(record["reason_code"], record["reason"]),
             "waits": document["waits_for"],
             "tool": f"{record['tool']} version {record['tool_version']}",
             "tier": f"{record['tier']}, pool {record['pool']}",
@@ -111,10 +111,6 @@ def _print(output: Output, document: dict[str, Any]) -> None:
     _print_approvals(output, document["approvals"])
     _print_receipt(output, document["receipt"])
     _print_causes(output, document["causes"])
-
-
-def _reason(code: str | None, sentence: str | None) -> str | None:
-    return f"{code}: {sentence}" if code else sentence
 
 
 def _print_decisions(output: Output, decisions: list[dict[str, Any]]) -> None:

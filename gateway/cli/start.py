@@ -17,22 +17,17 @@ ROLES = ("governor", "scheduler", "projector")
 COLLECTIONS = (700, 10, 10)
 POOLS = ("pure", "fs", "shell", "network")
 
-_Port = Annotated[
-    int | None,
-    typer.Option("--port", metavar="N", min=0, max=65_535, help="Where the faces listen.", hidden=True),
-]
 _Role = Annotated[str, typer.Argument(metavar="ROLE", help="governor, scheduler, projector or pool.")]
 _Pool = Annotated[
     str | None, typer.Argument(metavar="[NAME]", help="Which pool: pure, fs, shell or network.")
 ]
 
 
-def up(data: Data = None, port: _Port = None) -> int:
+def up(data: Data = None) -> int:
     """Run the whole embedded system in the foreground until it is stopped."""
     from gateway.start import run_up
 
-    environment = {**os.environ, **({} if port is None else {"INTERLOCK_PORT": str(port)})}
-    return run_up(named_directory(data), environment)
+    return run_up(named_directory(data), dict(os.environ))
 
 
 def run(role: _Role, name: _Pool = None, data: Data = None) -> int:

@@ -6,15 +6,27 @@ What stands in --args is handed on as the text it is: governance reads it, so ev
 from __future__ import annotations
 
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from gateway.cli.file import read_named
 from gateway.cli.option import AsJson, Data
 from gateway.cli.output import standard_output
 from gateway.cli.place import enter_running
-from interlock.errors import NotFoundError, UsageError
+from interlock.errors import UsageError
+
+
+class Mode(StrEnum):
+    """How far it may go without asking."""
+
+    locked = "locked"
+    observe = "observe"
+    edit = "edit"
+    operate = "operate"
+
 
 SUBJECT = "agent"
 """On whose behalf, unless told otherwise."""
@@ -38,12 +50,12 @@ def submit(
     session: Annotated[str | None, typer.Option("--session", metavar="S")] = None,
     stage: Annotated[str | None, typer.Option("--stage", metavar="G")] = None,
     subject: Annotated[str, typer.Option("--subject", metavar="U", help="On whose behalf.")] = SUBJECT,
-    mode: Annotated[
-        str | None, typer.Option("--mode", metavar="M", help="A lower mode for this one.")
-    ] = None,
+    mode: Annotated[Mode | None, typer.Option("--mode", help="A lower mode for this one.")] = None,
     route: Annotated[str | None, typer.Option("--route", metavar="R")] = None,
     key: Annotated[str | None, typer.Option("--key", metavar="K", help="Idempotency key.")] = None,
-    priority: Annotated[int | None, typer.Option("--priority", metavar="0-9", help="0 is first.")] = None,
+    priority: Annotated[
+        int | None, typer.Option("--priority", metavar="0-9", min=0, max=9, help="0 is first.")
+    ] = None,
     deadline: Annotated[
         float | None, typer.Option("--deadline", metavar="SECONDS", help="Reject it, or end it, after this.")
     ] = None,
@@ -65,7 +77,7 @@ def submit(
         "session": session,
         "stage": stage,
         "subject": subject,
-        "mode": mode,
+        "mode": None if mode is None else mode.value,
         "route": route,
         "priority": priority,
         "deadline_ms": _milliseconds(deadline),
@@ -112,11 +124,4 @@ def _text(arguments: str) -> str:
 
 def _lines(batch: Path) -> list[bytes]:
     """The lines of the file, read before root is given up: it belongs to whoever called."""
-    if str(batch) == "-":
-        raw = sys.stdin.buffer.read()
-    else:
-        try:
-            raw = batch.read_bytes()
-        except FileNotFoundError as error:
-            raise NotFoundError("file", str(batch)) from error
-    return raw.split(b"\n")  # empty lines too: an answer names its line's number
+    return read_named(batch).split(b"\n")  # empty lines too: an answer names its line's number

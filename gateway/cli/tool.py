@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gateway.cli.file import read_named
 from gateway.cli.option import AsJson, Data
 from gateway.cli.output import Output, complain, standard_output
 from gateway.cli.place import enter, enter_running, require_owner
 from gateway.cli.verdict import Exit
 from gateway.cli.visible import visible, visible_json
-from interlock.errors import InterlockError, NotFoundError, UsageError
+from interlock.errors import InterlockError, NotFoundError
 
 if TYPE_CHECKING:
     from interlock.contract import Tool
@@ -111,7 +111,7 @@ def check(
 ) -> int:
     """Look for everything that registration would refuse; changes nothing."""
     output = standard_output(as_json)
-    tools, refused = _read(_content(file), catalogue, tier)
+    tools, refused = _read(read_named(file), catalogue, tier)
     if as_json:
         names = [tool.qualified_name for tool in tools]
         output.json({"ok": not refused, "tools": names, "tiers": _tiers(tools), "refused": _json(refused)})
@@ -133,7 +133,7 @@ def add(
 ) -> int:
     """Register contracts that have no code here: the deterministic mock answers for them. All or none."""
     output = standard_output(as_json)
-    raw = _content(file)  # before root is given up: the file belongs to whoever called
+    raw = read_named(file)  # before root is given up: the file belongs to whoever called
     directory = enter_running(data)
     require_owner(directory)
     tools, refused = _read(raw, catalogue, tier)
@@ -175,17 +175,6 @@ def _names(directory: Any, tools: list[Tool]) -> set[str]:
 
 def _tiers(tools: list[Tool]) -> dict[str, str]:
     return {tool.qualified_name: tool.tier.value for tool in tools}
-
-
-def _content(file: Path) -> bytes:
-    if str(file) == "-":
-        return sys.stdin.buffer.read()
-    try:
-        return file.read_bytes()
-    except FileNotFoundError as error:
-        raise NotFoundError("file", str(file)) from error
-    except IsADirectoryError as error:
-        raise UsageError(f"{file} is a folder; a file of contracts is wanted") from error
 
 
 def _read(raw: bytes, catalogue: str, tier: _TierName | None) -> tuple[list[Tool], list[Reason]]:

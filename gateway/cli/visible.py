@@ -42,6 +42,13 @@ def visible(text: str) -> str:
     return "".join(_escaped(character) if is_hidden(character) else character for character in text)
 
 
+def coded(code: str | None, sentence: str | None) -> str | None:
+    """`CODE: sentence`, with the code once, whether or not the sentence begins with it."""
+    if not code:
+        return sentence
+    return f"{code}: {(sentence or '').removeprefix(f'{code}: ')}"
+
+
 def visible_json(value: Json) -> str:
     """The value as indented JSON: exact, with hidden characters and padding as escapes."""
     # What JSON itself escapes is no longer there as a character, so every newline left is layout.

@@ -14,8 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gateway.embedded.apart import system_apart
+from gateway.embedded.broker import is_ready
 from gateway.embedded.directory import DataDirectory
+from gateway.embedded.error import DataDirectoryError
 from gateway.embedded.settled import run_settled
+from interlock.errors import AlreadyRunningError
 
 SESSION = "demo"
 
@@ -32,6 +35,7 @@ def main(*, as_json: bool = False, data: Path | None = None) -> int:
 def _folder(data: Path | None) -> Iterator[Path]:
     """Where the data goes: the given folder, which stays, or one that every account may enter, which goes."""
     if data is not None:
+        _require_free(data)
         yield data
         return
     folder = Path(tempfile.mkdtemp(prefix="interlock-demo-"))
@@ -40,6 +44,17 @@ def _folder(data: Path | None) -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _require_free(folder: Path) -> None:
+    """The demonstration makes a directory of its own below the folder, and disturbs no system."""
+    for directory in (DataDirectory.at(folder), DataDirectory.at(folder / "data")):
+        if is_ready(directory):
+            raise AlreadyRunningError(str(directory.path))
+    if DataDirectory.at(folder).layout.exists():
+        raise DataDirectoryError(folder, "is a system's data directory: name another folder")
+    if folder.exists() and not folder.is_dir():
+        raise DataDirectoryError(folder, "is no folder")
 
 
 def _play(directory: DataDirectory, as_json: bool) -> int:

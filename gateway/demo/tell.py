@@ -8,6 +8,9 @@ from gateway.demo.scene import Outcome, Played
 from interlock.clock import moment
 from interlock.event import StoredEvent
 
+SHOWN_MAX = 88
+"""Characters of a receipt's summary that are told; what is cut ends in an ellipsis."""
+
 
 def tell(outcome: Outcome) -> None:
     """Print it all."""
@@ -38,14 +41,16 @@ def _act(number: int, played: Played) -> Iterator[str]:
     if record.approvers:
         yield f"   granted by {', '.join(record.approvers)}"
     if record.reason_code is not None:
-        yield f"   {record.reason_code}: {record.reason}"
+        said = (record.reason or "").removeprefix(f"{record.reason_code}: ")
+        yield f"   {record.reason_code}: {said}"
     if record.receipt_digest is not None:
         yield f"   receipt {record.receipt_digest[:16]}: {_first_line(record.output_summary)}"
 
 
 def _first_line(summary: str | None) -> str:
     text = (summary or "").splitlines()
-    return text[0][:88] if text else ""
+    first = text[0] if text else ""
+    return first if len(first) <= SHOWN_MAX and len(text) <= 1 else f"{first[: SHOWN_MAX - 1]}…"
 
 
 def _event(event: StoredEvent) -> str:

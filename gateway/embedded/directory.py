@@ -20,6 +20,7 @@ from gateway.embedded.error import DataDirectoryError
 from interlock.durable import sync_folder
 
 LAYOUT_VERSION = 1
+PATH_BYTES_MAX = 400  # SQLite opens no file whose path is longer than 512, its own endings included
 SOCKET_PATH_BYTES_MAX = 107  # sun_path holds 108, the closing zero included
 #: A socket's path also stands in URLs; one with other characters gets a short folder of its own instead.
 PLAIN_PATH = re.compile(r"[A-Za-z0-9/._+-]+\Z")
@@ -68,6 +69,9 @@ class DataDirectory:
     def at(cls, path: str | os.PathLike[str]) -> DataDirectory:
         """The directory at `path`; DataDirectoryError when its name cannot stand in a database URL."""
         absolute = Path(os.path.abspath(path))
+        if len(os.fsencode(absolute)) > PATH_BYTES_MAX:
+            where = Path(f"{str(absolute)[:60]}…")
+            raise DataDirectoryError(where, f"has a path of more than {PATH_BYTES_MAX} bytes")
         if UNUSABLE_CHARACTERS.search(str(absolute)):
             raise DataDirectoryError(absolute, "has a character in its name that a database URL cannot hold")
         return cls(absolute)
@@ -194,9 +198,12 @@ def hand_over(path: Path, uid: int) -> None:
     Folders above it that are missing are made root's and open to enter. DataDirectoryError when it holds
     something and belongs to somebody else.
     """
-    _make_parents(path.parent)
-    with contextlib.suppress(FileExistsError):
-        path.mkdir(mode=0o700)
+    try:
+        _make_parents(path.parent)
+        with contextlib.suppress(FileExistsError):
+            path.mkdir(mode=0o700)
+    except OSError as error:
+        raise DataDirectoryError(path, f"cannot be made: {error.strerror} ({error.filename})") from error
     # A descriptor, not the name again: nobody can put a link in its place in between.
     descriptor = _open_folder(path)
     try:
@@ -321,6 +328,16 @@ def _make_short_folder(directory: DataDirectory) -> None:
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
             raise DataDirectoryError(folder, "is needed for sockets and is not private to us") from None
     write_atomically(directory.run / "short-folder.json", {"path": str(folder)})
+
+
+def remove_short_folder(directory: DataDirectory) -> None:
+    """After the stop: take the folder for sockets away again. What others put into it is left to them."""
+    folder = directory.short_folder
+    for socket in (directory.broker_socket, directory.control_socket):
+        if socket.parent == folder:
+            socket.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        folder.rmdir()
 
 
 def _make_parents(parent: Path) -> None:

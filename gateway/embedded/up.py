@@ -16,7 +16,7 @@ from gateway.embedded import kernel
 from gateway.embedded.account import settle_account
 from gateway.embedded.adapters.valkey import find_server
 from gateway.embedded.broker import BrokerSettings, become_server, is_ready
-from gateway.embedded.directory import DataDirectory, prepare
+from gateway.embedded.directory import DataDirectory, prepare, remove_short_folder
 from gateway.embedded.ready import withdraw_ready
 from gateway.embedded.role import STOP_BROKER, Role, RoleContext
 from gateway.embedded.start_lock import StartLock
@@ -78,6 +78,7 @@ def up(
         owner = kernel.own_identity()
         return _stay_in_foreground(directory, grow)
     finally:
+        remove_short_folder(directory)
         lock.release()
 
 
