@@ -189,6 +189,8 @@ def _read_dues(records: LedgerRecords, faults: Faults) -> None:
         streams = [Stream(due.kind, due.id) for due in page]
         for stream in sorted(records.headless(streams)):
             faults.add(None, FaultCode.DUE_STRAY, f"something falls due for {stream}, which has no head")
+        if streams[-1] == after:
+            break  # As below.
         after = streams[-1]
 
 
@@ -203,4 +205,6 @@ def _pages_of_streams(records: LedgerRecords) -> Iterator[list[StreamRecord]]:
     after: Stream | None = None
     while page := records.streams(after, STREAMS_PAGE):
         yield page
+        if page[-1].head.stream == after:
+            break  # A name that is no text sorts after itself, and was named already.
         after = page[-1].head.stream

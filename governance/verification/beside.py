@@ -198,6 +198,8 @@ def _pages(
     after: _Place | None = None
     while page := read(after, ROWS_PAGE):
         yield page
+        if place(page[-1]) == after:
+            break  # A name that is no text sorts after itself, and was named already.
         after = place(page[-1])
 
 

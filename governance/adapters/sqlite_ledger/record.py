@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from governance.adapters.sqlite_ledger.connection import Database
@@ -27,6 +28,16 @@ class SqliteRecords:
         self._database = database
         self._incarnation = incarnation
 
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        """A reading in which bytes that are no text are shown as such, rather than blind it to all others."""
+        with self._database.reading() as connection:
+            connection.text_factory = _text
+            try:
+                yield connection
+            finally:
+                connection.text_factory = str
+
     @property
     def incarnation(self) -> str:
         return self._incarnation
@@ -41,13 +52,13 @@ class SqliteRecords:
         return [EventRecord(row[0], _readable(row[:-1]), _hex(row[-1])) for row in rows]
 
     def headless(self, streams: Collection[Stream]) -> set[Stream]:
-        with self._database.reading() as connection:
+        with self._reading() as connection:
             return set(streams) - set(SqliteView(connection, 0).heads(streams))
 
     def streams(self, after: Stream | None, limit: int) -> list[StreamRecord]:
         columns = ", ".join(HEAD_COLUMNS)
         sql = f"SELECT {columns} FROM head WHERE (kind, id) > (?, ?) ORDER BY kind, id LIMIT ?"
-        with self._database.reading() as connection:
+        with self._reading() as connection:
             rows = connection.execute(sql, (*(after or ("", "")), limit)).fetchall()
             heads = [head_from(row) for row in rows]
             dues = SqliteView(connection, 0).due_of(head.stream for head in heads)
@@ -70,12 +81,12 @@ class SqliteRecords:
         return int(rows[0][0]) if rows else 0
 
     def events_of(self, streams: Collection[Stream]) -> dict[Stream, list[StoredEvent]]:
-        with self._database.reading() as connection:
+        with self._reading() as connection:
             found = {stream: _events_of(connection, stream) for stream in streams}
         return {stream: events for stream, events in found.items() if events}
 
     def contracts_of(self, digests: Collection[str]) -> dict[str, bytes]:
-        with self._database.reading() as connection:
+        with self._reading() as connection:
             return SqliteView(connection, 0).contracts(digests)
 
     def contracts(self, after: str | None, limit: int) -> list[tuple[str, bytes]]:
@@ -83,7 +94,7 @@ class SqliteRecords:
         return [(row[0], row[1]) for row in self._rows(sql, (after, after, limit))]
 
     def denials_of(self, action_digests: Collection[str]) -> dict[str, str]:
-        with self._database.reading() as connection:
+        with self._reading() as connection:
             return SqliteView(connection, 0).denials(action_digests)
 
     def denials(self, after: str | None, limit: int) -> list[tuple[str, str]]:
@@ -93,7 +104,7 @@ class SqliteRecords:
 
     def owners_of(self, keys: Collection[KeyName]) -> dict[KeyName, KeyOwner]:
         sql = f"SELECT {_OWNER} FROM idempotency WHERE (tenant, client, key) = (?, ?, ?)"
-        with self._database.reading() as connection:
+        with self._reading() as connection:
             rows = [row for key in keys for row in connection.execute(sql, key)]
         return dict(map(_owner, rows))
 
@@ -103,8 +114,12 @@ class SqliteRecords:
         return [_owner(row) for row in self._rows(sql, (*(after or ()), limit))]
 
     def _rows(self, sql: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-        with self._database.reading() as connection:
+        with self._reading() as connection:
             return connection.execute(sql, values).fetchall()
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")
 
 
 def _owner(row: tuple[Any, ...]) -> tuple[KeyName, KeyOwner]:

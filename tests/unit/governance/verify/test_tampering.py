@@ -263,3 +263,30 @@ def test_time_that_goes_back_within_a_stream_is_named(
     change("UPDATE tool_event SET at_us = at_us - 1 WHERE ord = 6")
     rehash(path, ledger.info.incarnation, 6)
     assert named(checked()) == {(6, FaultCode.TIME_BACK)}
+
+
+NO_TEXT = "CAST(x'ff' AS TEXT)"
+
+
+@pytest.mark.parametrize(
+    ("statement", "code"),
+    [
+        (f"UPDATE head SET client = {NO_TEXT} WHERE id = 'i-4'", FaultCode.HEAD_DIFFERS),
+        (f"UPDATE head SET id = {NO_TEXT} WHERE id = 'i-4'", FaultCode.STREAM_HEADLESS),
+        (f"UPDATE head SET kind = {NO_TEXT} WHERE id = 'i-4'", FaultCode.STREAM_HEADLESS),
+        (f"UPDATE tool_event SET actor = {NO_TEXT} WHERE ord = 14", FaultCode.ROW_CHANGED),
+        (f"UPDATE tool_event SET stream = {NO_TEXT} WHERE ord = 14", FaultCode.ROW_CHANGED),
+        (f"UPDATE due SET what = {NO_TEXT} WHERE id = 'i-4'", FaultCode.DUE_STRAY),
+        (f"UPDATE due SET id = {NO_TEXT} WHERE id = 'i-4'", FaultCode.DUE_STRAY),
+        (f"INSERT INTO denial VALUES ({NO_TEXT}, {NO_TEXT})", FaultCode.DENIAL_STRAY),
+        (f"INSERT INTO contract VALUES ({NO_TEXT}, x'ff')", FaultCode.CONTRACT_CHANGED),
+        (f"INSERT INTO idempotency VALUES ({NO_TEXT}, 'a', 'b', 'c', 'd')", FaultCode.KEY_STRAY),
+    ],
+)
+def test_what_is_no_text_is_named_and_blinds_nothing_else(
+    change: Change, checked: Checked, statement: str, code: FaultCode
+) -> None:
+    change(statement, "UPDATE head SET priority = 0 WHERE id = 'i-1'")
+    found = named(checked())
+    assert (8, FaultCode.HEAD_DIFFERS) in found
+    assert code in {code for _, code in found - {(8, FaultCode.HEAD_DIFFERS)}}
