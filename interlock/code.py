@@ -262,7 +262,7 @@ _ARGUMENT = CodeGroup(
             "HOST_NOT_ALLOWED",
             "Host not on the list",
             "The host and port are not on the configured list.",
-            "Use a listed host, or ask an operator to add it.",
+            "Use a listed host, or let an operator add it to INTERLOCK_EGRESS and start again.",
         ),
         ErrorCode(
             "ADDRESS_NOT_PUBLIC",

@@ -39,10 +39,15 @@ class Settings:
     attempt_wait_ms: int = 1_000
     """First wait before another attempt; doubles."""
     session_invocations_max: int = 10_000
+    """Most invocations of one session."""
     slots_pure: int = 1
+    """Executions that the pure pool runs at once."""
     slots_fs: int = 2
+    """Executions that the fs pool runs at once."""
     slots_shell: int = 2
+    """Executions that the shell pool runs at once."""
     slots_network: int = 2
+    """Executions that the network pool runs at once."""
 
     def slots(self, pool: str) -> int:
         """Executions a pool runs at once."""

@@ -24,9 +24,9 @@ exec {python} -m gateway.cli.main "$@"
 """
 
 
-def block_after(heading: str, language: str = "") -> str:
+def block_after(heading: str, language: str = "", page: str = README) -> str:
     """The first fenced block of a language behind a line."""
-    rest = README.split(heading, 1)[1]
+    rest = page.split(heading, 1)[1]
     found = re.search(rf"^```{language}\n(.*?)^```$", rest, re.DOTALL | re.MULTILINE)
     assert found is not None
     return found[1]
@@ -84,3 +84,12 @@ def test_the_python_does_what_it_says(checkout: Path) -> None:
     done = bash(checkout, block_after("Run it with the environment").strip())
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("COMPLETED ")
+
+
+def test_any_celery_producer_proposes_as_the_page_of_the_wire_says(checkout: Path) -> None:
+    page = (ROOT / "docs" / "wire" / "README.md").read_text("utf-8")
+    program = block_after("## Proposing from any Celery producer", "python", page)
+    (checkout / "producer.py").write_text(program, encoding="utf-8")
+    done = bash(checkout, "./run python producer.py")
+    assert done.returncode == 0, done.stderr
+    assert "'status': 'accepted'" in done.stdout
