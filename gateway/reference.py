@@ -40,8 +40,7 @@ _PLACES = (
     (
         "INTERLOCK_EGRESS",
         "empty: nothing is reached",
-        "Hosts that `http.fetch` may reach, as `host:port`, separated by commas; "
-        + "`host:port@network+network` also lets addresses through that are not public.",
+        "Hosts that `http.fetch` may reach: `host:port`, or not public `host:port@network+network`, by commas.",
     ),
     (
         "INTERLOCK_VALKEY_BIN",
