@@ -42,6 +42,8 @@ class _Claim:
 
     started: ToolExecutionStarted
     attempts: int
+    may_repeat: bool
+    """What the request said, which the claim compared with the contract."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ class Lost:
     def _outcome(self, head: Head, claim: _Claim, now_us: int) -> tuple[Word, Head, Due | None]:
         reason = Reason(code="LEASE_LOST", sentence="the worker that claimed it is gone")
         idle = replace(head, nonce="", boot="", published_us=0)
-        if not head.may_repeat:
+        if not (head.may_repeat and claim.may_repeat):
             unknown = ReconciliationRequired(nonce=head.nonce, reason=reason)
             waiting = replace(idle, phase=Phase.RECONCILIATION_REQUIRED.value, ready=False)
             return unknown, waiting, Due(head.kind, head.id, "reconcile", now_us + REMIND_US)
@@ -122,4 +124,5 @@ def _claim_of(events: Sequence[StoredEvent]) -> _Claim:
     claim, grant = read_payload(started), read_payload(granted)
     assert isinstance(claim, ToolExecutionStarted)
     assert isinstance(grant, ApprovalGranted)
-    return _Claim(claim, grant.permit.terms.attempts)
+    # The claim compared the request with its contract; a head can have been changed since.
+    return _Claim(claim, grant.permit.terms.attempts, bool(events[0].body().get("may_repeat")))
