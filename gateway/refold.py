@@ -13,7 +13,7 @@ from gateway.reading import PAGE_EVENTS, Reading
 from interlock.event import StoredEvent
 from interlock.projection import EventReplayer, ToolProjector
 from workers.adapters.sqlite_projection import SqliteProjection
-from workers.rebuild import DIFFERENCES_MAX, RebuildReport, differences
+from workers.rebuild import DIFFERENCES_MAX, RebuildReport, behind, differences, end_of
 
 
 def refold(reading: Reading) -> RebuildReport:
@@ -27,8 +27,10 @@ def refold(reading: Reading) -> RebuildReport:
 
 
 def _compared(reading: Reading, rebuilt: SqliteProjection) -> RebuildReport:
+    end = end_of(reading.ledger)
     if reading.projection is None:
-        return RebuildReport(True, 0, 0, 0.0, 0, 0, (), switched=False)
+        missing = tuple(behind(None, end))
+        return RebuildReport(not missing, 0, 0, 0.0, 0, 0, missing, switched=False)
     with reading.projection.frozen() as live:
         checkpoint = live.checkpoint()
         seq = 0 if checkpoint is None else checkpoint.seq
@@ -36,7 +38,7 @@ def _compared(reading: Reading, rebuilt: SqliteProjection) -> RebuildReport:
         events = _fold(reading, rebuilt, seq)
         taken = time.monotonic() - began
         with rebuilt.frozen() as new:
-            found = tuple(differences(live, new))
+            found = (*behind(live, end), *differences(live, new))
             sessions, stopped = len(new.sessions()), len(new.stopped())
     rate = round(events / taken, 1) if taken else 0.0
     shown = found[:DIFFERENCES_MAX]

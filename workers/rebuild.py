@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,6 +24,9 @@ from workers.project import EventSource
 
 DIFFERENCES_MAX = 100
 BATCH = 2_000
+PATIENCE_SECONDS = 2.0
+"""How long a projector that follows may take to be where the ledger was."""
+WAIT_STEP_SECONDS = 0.02
 LOCK_NAME = "views.rebuild.lock"
 
 
@@ -58,9 +62,11 @@ def rebuild(
     *,
     switch: bool = False,
     progress: Callable[[int, int], None] | None = None,
+    patience_seconds: float | None = None,
 ) -> RebuildReport:
     """Fold from zero into an epoch beside the live one; `progress` is told (events folded, events to fold).
 
+    With `patience_seconds` a projector follows: within them the views must reach where the ledger is now.
     Raises AlreadyRunningError while another rebuild works on the directory, RetryLaterError where ledger or
     views are away, or the projector began anew meanwhile.
     """
@@ -68,7 +74,7 @@ def rebuild(
         live = SqliteProjection.open(directory / FILE_NAME)
         try:
             live.drop_dead()  # what a killed rebuild left behind
-            return _Rebuild(ledger, live, progress).run(switch)
+            return _Rebuild(ledger, live, progress, patience_seconds).run(switch)
         finally:
             live.drop_dead()
             live.close()
@@ -78,8 +84,13 @@ class _Rebuild:
     """One run; the new epoch is dropped by the caller unless it was made live."""
 
     def __init__(
-        self, ledger: EventSource, live: SqliteProjection, progress: Callable[[int, int], None] | None
+        self,
+        ledger: EventSource,
+        live: SqliteProjection,
+        progress: Callable[[int, int], None] | None,
+        patience_seconds: float | None,
     ) -> None:
+        self._patience_seconds = patience_seconds
         self._live, self._ledger = live, ledger
         self._progress = progress
         self._new = live.beside()
@@ -88,13 +99,16 @@ class _Rebuild:
         self._events = 0
 
     def run(self, switch: bool) -> RebuildReport:
+        end = None if self._patience_seconds is None else end_of(self._ledger)
+        if end is not None:
+            self._wait_for(end.seq)
         # The bulk first, so that what stands still below does not stand still for long.
         self._fold_to(self._live.checkpoint().seq)
         with self._live.frozen() as live:
             seq = self._frozen_seq(live)
             self._fold_to(seq)
             with self._new.frozen() as new:
-                found = tuple(differences(live, new))
+                found = (*behind(live, end), *differences(live, new))
                 sessions, stopped = len(new.sessions()), len(new.stopped())
         return RebuildReport(
             equal=not found,
@@ -106,6 +120,13 @@ class _Rebuild:
             differences=found[:DIFFERENCES_MAX],
             switched=switch and self._new.make_live(),
         )
+
+    def _wait_for(self, seq: int) -> None:
+        """Until the live projection is where the ledger was, or does not get there."""
+        give_up_at = time.monotonic() + (self._patience_seconds or 0.0)
+        pause = threading.Event()
+        while self._live.checkpoint().seq < seq and time.monotonic() < give_up_at:
+            pause.wait(WAIT_STEP_SECONDS)
 
     def _fold_to(self, until_seq: int) -> None:
         began = time.monotonic()
@@ -125,6 +146,20 @@ class _Rebuild:
     def _frozen_seq(live: SqliteReading) -> int:
         checkpoint = live.checkpoint()
         return 0 if checkpoint is None else checkpoint.seq
+
+
+def end_of(ledger: EventSource) -> StoredEvent | None:
+    """The last event of the ledger."""
+    with ledger.read() as view:
+        return next(iter(view.range(view.last_seq() - 1, 1)), None) if view.last_seq() else None
+
+
+def behind(live: SqliteReading | None, end: StoredEvent | None) -> Iterator[Difference]:
+    """The difference that a projection is which is missing, or ends before the ledger did."""
+    checkpoint = None if live is None else live.checkpoint()
+    if end is not None and (checkpoint is None or checkpoint.seq < end.seq):
+        projected = "" if checkpoint is None else f"{checkpoint.seq}:{checkpoint.hash}"
+        yield Difference("", projected or "missing", f"{end.seq}:{end.hash}")
 
 
 def differences(live: SqliteReading, new: SqliteReading) -> Iterator[Difference]:

@@ -91,11 +91,17 @@ def _rebuilt(directory: DataDirectory, switch: bool) -> dict[str, Any]:
     from gateway.embedded.broker import is_ready
     from gateway.reading import open_reading
     from gateway.refold import refold
+    from workers.rebuild import PATIENCE_SECONDS
     from workers.rebuild import rebuild as fold_beside
 
     with open_reading(directory) as reading:
         if switch or (reading.projection is not None and is_ready(directory)):
-            report = fold_beside(reading.ledger, directory.path, switch=switch)
+            report = fold_beside(
+                reading.ledger,
+                directory.path,
+                switch=switch,
+                patience_seconds=PATIENCE_SECONDS if is_ready(directory) else None,
+            )
         else:  # a stopped system's directory is left as it is
             report = refold(reading)
     differences = [difference._asdict() for difference in report.differences]

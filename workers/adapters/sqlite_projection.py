@@ -6,6 +6,7 @@ commit here waits for the disk. Nothing that decides reads it.
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -38,12 +39,15 @@ from workers.adapters.views_file import (
     RECORD,
     STOP,
     engine_of,
+    file_identity,
     made,
     set_aside,
     translated,
     view_errors,
 )
 from workers.memory_projection import TOOL_STATE
+
+_log = logging.getLogger(__name__)
 
 FILE_NAME = "views.db"
 IDS_A_QUERY = 500
@@ -142,8 +146,9 @@ class SqliteProjection:
     Without an epoch it follows the live one. Open it in the process that uses it, never before a fork.
     """
 
-    def __init__(self, engine: Engine, name: str, epoch: int | None) -> None:
+    def __init__(self, engine: Engine, name: str, epoch: int | None, path: Path | None = None) -> None:
         self._engine, self._name, self._epoch = engine, name, epoch
+        self._path, self._file = path, file_identity(path)
 
     @classmethod
     def open(cls, path: Path, *, name: str = TOOL_STATE, read_only: bool = False) -> SqliteProjection:
@@ -154,17 +159,12 @@ class SqliteProjection:
         """
         if read_only:
             return cls(engine_of(path, read_only=True), name, None)
-        try:
-            projection = cls(made(path), name, None)
-        except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.OperationalError):
-                raise translated(error) from error
-            set_aside(path)
-            projection = cls(made(path), name, None)
+        projection = cls(_engine_at(path), name, None, path)
         projection._require_live()
         return projection
 
     def checkpoint(self) -> Checkpoint:
+        self._follow_file()
         with self._reading() as reading:
             found = reading.checkpoint()
         if found is None and self._epoch is not None:
@@ -270,6 +270,18 @@ class SqliteProjection:
         """Let go of connections."""
         self._engine.dispose()
 
+    def _follow_file(self) -> None:
+        """Let go of a file that was deleted or replaced: nobody else would ever see what is stored in it."""
+        if self._path is None or file_identity(self._path) == self._file:
+            return
+        _log.warning(
+            "%s is not the file any more that was opened; the projection goes on in the new one", self._path
+        )
+        self._engine.dispose()
+        self._engine = _engine_at(self._path)
+        self._file = file_identity(self._path)
+        self._require_live()
+
     def _require_live(self) -> None:
         live = CHECKPOINT.c.name == self._name, CHECKPOINT.c.live
         with self._writing() as connection:
@@ -290,6 +302,16 @@ class SqliteProjection:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
             yield connection
             connection.commit()
+
+
+def _engine_at(path: Path) -> Engine:
+    try:
+        return made(path)
+    except sqlite3.DatabaseError as error:
+        if isinstance(error, sqlite3.OperationalError):
+            raise translated(error) from error
+    set_aside(path)
+    return made(path)
 
 
 def _move(connection: Connection, before: Checkpoint, after: Checkpoint) -> bool:

@@ -142,6 +142,15 @@ def is_current(path: Path) -> bool:
         engine.dispose()
 
 
+def file_identity(path: Path | None) -> tuple[int, int] | None:
+    """Which file lies there, None where none does."""
+    try:
+        found = None if path is None else path.stat()
+    except FileNotFoundError:
+        return None
+    return None if found is None else (found.st_dev, found.st_ino)
+
+
 def set_aside(path: Path) -> None:
     """A damaged view is kept for whoever wants to look, and never stands in the way."""
     for suffix in ("", "-wal", "-shm"):

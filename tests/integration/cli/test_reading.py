@@ -70,7 +70,8 @@ def test_without_views_there_is_state_and_replay_all_the_same(lived: Directory) 
         assert len(reading.state("s-1")[1].records) == 10
         replayed = replay(reading, "s-1")
         assert (replayed.is_equal, len(replayed.answers)) == (None, 10)
-        assert refold(reading).equal
+        report = refold(reading)
+        assert (report.equal, report.differences[0].projected) == (False, "missing")
 
 
 def test_a_refold_compares_every_session(lived: Directory) -> None:

@@ -14,6 +14,7 @@ from interlock.clock import ManualClock
 from interlock.errors import AlreadyRunningError
 from interlock.event import NewEvent
 from interlock.memory_stream import InMemoryEventStream
+from interlock.projection import ToolProjector
 from tests.support.delivery import ShownLedger
 from tests.support.history import append_events, append_lives
 from workers.adapters.sqlite_projection import FILE_NAME, SqliteProjection
@@ -119,3 +120,28 @@ def test_one_rebuild_at_a_time(ledger: InMemoryLedger, directory: Path) -> None:
     with pytest.raises(AlreadyRunningError):
         rebuild(ledger, directory)
     os.close(held)
+
+
+def test_views_behind_the_ledger_are_not_equal_where_a_projector_follows(
+    ledger: InMemoryLedger, tmp_path: Path
+) -> None:
+    report = rebuild(ledger, tmp_path, patience_seconds=0.01)
+    assert not report.equal
+    assert (report.differences[0].session, report.seq) == ("", 0)
+
+
+def test_a_file_that_was_deleted_under_a_projection_is_let_go(
+    ledger: InMemoryLedger, directory: Path
+) -> None:
+    projection = SqliteProjection.open(directory / FILE_NAME)
+    assert projection.checkpoint().seq
+    for file in directory.glob(f"{FILE_NAME}*"):
+        file.unlink()
+    assert projection.checkpoint().seq == 0
+    with ledger.read() as view:
+        events = view.range(0, 10)
+    assert ToolProjector(projection, ledger.info.incarnation).apply(events) is not None
+    other = SqliteProjection.open(directory / FILE_NAME)
+    assert other.checkpoint().seq == projection.checkpoint().seq == 10
+    other.close()
+    projection.close()
