@@ -40,7 +40,7 @@ _PLACES = (
     (
         "INTERLOCK_EGRESS",
         "empty: nothing is reached",
-        "Hosts that `http.fetch` may reach: `host:port`, or not public `host:port@network+network`, by commas.",
+        "Hosts that `http.fetch` may reach: `host:port`, not public `host:port@network+network`, by commas.",
     ),
     (
         "INTERLOCK_VALKEY_BIN",

@@ -173,7 +173,7 @@ class Outcome:
                 "status": said["status"],
                 "phase": said["phase"],
                 "reason": coded(said["code"], said["sentence"]) if said["code"] else None,
-                "waits": said["waits_for"],
+                "now": said["waits_for"],
                 "completed": None if self.story is None else iso_or_none(self.story.record.completed_at_us),
                 "exit code": said["exit_code"],
             }

@@ -90,7 +90,7 @@ def _print(output: Output, document: dict[str, Any]) -> None:
             "invocation": record["invocation_id"],
             "status": f"{record['status']} ({record['phase']})",
             "reason": coded(record["reason_code"], record["reason"]),
-            "waits": document["waits_for"],
+            "now": document["waits_for"],
             "tool": f"{record['tool']} version {record['tool_version']}",
             "tier": f"{record['tier']}, pool {record['pool']}",
             "session": f"{record['session']}, stage {record['stage']}",
