@@ -229,6 +229,10 @@ class LedgerView(Protocol):
         """Due rows at or before a moment, oldest first."""
         ...
 
+    def due_after(self, after_us: int, limit: int) -> list[Due]:
+        """Due rows later than a moment, the furthest first."""
+        ...
+
     def due_of(self, streams: Iterable[Stream]) -> dict[Stream, Due]:
         """The due rows of these streams."""
         ...

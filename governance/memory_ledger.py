@@ -190,6 +190,10 @@ class InMemoryView:
         fallen = [due for due in self._state.dues.values() if due.at_us <= before_us]
         return sorted(fallen, key=lambda due: (due.at_us, due.kind, due.id))[:limit]
 
+    def due_after(self, after_us: int, limit: int) -> list[Due]:
+        far = [due for due in self._state.dues.values() if due.at_us > after_us]
+        return sorted(far, key=lambda due: (due.at_us, due.kind, due.id), reverse=True)[:limit]
+
     def due_of(self, streams: Iterable[Stream]) -> dict[Stream, Due]:
         return {stream: self._state.dues[stream] for stream in streams if stream in self._state.dues}
 

@@ -20,7 +20,7 @@ from interlock.hint import Hint, HintPublisher
 from interlock.phase import Phase
 from interlock.settings import Settings
 from interlock.stopping import Stopping
-from scheduler.dispatch import Dispatch
+from scheduler.dispatch import AGAIN_US_MAX, Dispatch
 from scheduler.lease_watch import LeaseWatch
 from scheduler.lost import REMIND_US, Lost
 
@@ -30,6 +30,9 @@ DUE_MAX = 500
 RUNNING_MAX = 10_000
 OWN_BOOT = "sweeper"
 """The one row that sweepers write to see whether a beat can be written; it claims nothing."""
+
+FAR_MAX = 10_000
+"""Due rows looked at for a wait that no clock of now can have meant; parked ones lie far ahead rightly."""
 
 _REVIEWED = frozenset(("decide", "review", "approval_expiry", "retry"))
 
@@ -70,6 +73,7 @@ class Sweep:
         alive = {boot.boot_id for boot in boots} - dead
         self._publish(self.lost.settle([h for h in running if h.boot not in alive and h.boot]))
         self._forget([boot for boot in boots if boot.boot_id in dead and self.watch.is_gone(boot)])
+        self._pull_in()
         by_kind: dict[str, list[Due]] = defaultdict(list)
         for due in dues:
             by_kind[due.what].append(due)
@@ -129,6 +133,16 @@ class Sweep:
             return
         self.ask_review([due.id for due in dues])
         self._move(dues, self.settings.look_again_ms * 1_000)
+
+    def _pull_in(self) -> None:
+        """Look now at what waits longer than its kind ever does: a clock that ran ahead wrote it."""
+        look_us, lease_us = self.settings.look_again_ms * 1_000, self.settings.lease_ms * 1_000
+        waits = {"decide": look_us, "review": look_us, "lease": lease_us}
+        waits["release"] = max(look_us, self.settings.release_again_ms * 1_000, AGAIN_US_MAX)
+        with self.ledger.read() as view:
+            now_us = view.now_us
+            rows = view.due_after(now_us + min(waits.values()), FAR_MAX)
+        self._move([due for due in rows if due.at_us > now_us + waits.get(due.what, due.at_us)], 0)
 
     def _look_later(self, dues: Sequence[Due]) -> None:
         self._move([due for due in dues if due.what == "lease"], self.settings.lease_ms * 1_000)

@@ -134,6 +134,10 @@ class SqliteView:
         sql = "SELECT kind, id, what, at_us FROM due WHERE at_us <= ? ORDER BY at_us, kind, id LIMIT ?"
         return [Due(*row) for row in self._rows(sql, (before_us, limit))]
 
+    def due_after(self, after_us: int, limit: int) -> list[Due]:
+        sql = "SELECT kind, id, what, at_us FROM due WHERE at_us > ? ORDER BY at_us DESC LIMIT ?"
+        return [Due(*row) for row in self._rows(sql, (after_us, limit))]
+
     def due_of(self, streams: Iterable[Stream]) -> dict[Stream, Due]:
         sql = f"SELECT kind, id, what, at_us FROM due WHERE kind = ? AND id IN {_LISTED}"
         rows = (row for kind, ids in _by_kind(streams) for row in self._rows(sql, (kind, ids)))
