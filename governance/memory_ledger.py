@@ -26,8 +26,7 @@ from interlock.workspace import DEFAULT_TENANT
 
 _Key = TypeVar("_Key", str, KeyName)
 _Value = TypeVar("_Value")
-_WAITING = ("queued", "retry_wait")
-_UNRESOLVED = ("queued", "retry_wait", "running", "reconciliation_required")
+_UNRESOLVED = (*(_WAITING := ("queued", "retry_wait")), "running", "reconciliation_required")
 
 
 @dataclass
@@ -176,9 +175,8 @@ class InMemoryView:
         return {digest: known[digest] for digest in action_digests if digest in known}
 
     def published_unclaimed(self) -> dict[str, int]:
-        return dict(
-            Counter(head.pool for head in self._state.heads.values() if _is_ready(head) and head.published_us)
-        )
+        heads = self._state.heads.values()
+        return dict(Counter(head.pool for head in heads if _is_ready(head) and head.published_us))
 
     def next_ready(self, pool: str, limit: int) -> list[Head]:
         def waits(head: Head) -> bool:
@@ -187,12 +185,11 @@ class InMemoryView:
         return self._heads(waits, lambda head: (head.priority, head.accepted_seq), limit)
 
     def due(self, before_us: int, limit: int) -> list[Due]:
-        fallen = [due for due in self._state.dues.values() if due.at_us <= before_us]
-        return sorted(fallen, key=lambda due: (due.at_us, due.kind, due.id))[:limit]
+        by_time = sorted(self._state.dues.values(), key=lambda due: (due.at_us, due.kind, due.id))
+        return [due for due in by_time if due.at_us <= before_us][:limit]
 
     def due_after(self, after_us: int, limit: int) -> list[Due]:
-        far = [due for due in self._state.dues.values() if due.at_us > after_us]
-        return sorted(far, key=lambda due: (due.at_us, due.kind, due.id), reverse=True)[:limit]
+        return [due for due in self.due(2**63, 2**63)[::-1] if due.at_us > after_us][:limit]
 
     def due_of(self, streams: Iterable[Stream]) -> dict[Stream, Due]:
         return {stream: self._state.dues[stream] for stream in streams if stream in self._state.dues}

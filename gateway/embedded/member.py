@@ -57,3 +57,8 @@ class Member:
             "restarts": self.restarts,
             "last_exit": self.last_exit,
         }
+
+
+def stopping_line(running: int) -> str:
+    """What is said when a stop begins."""
+    return f"stopping: waiting for {running} running" if running else "stopping"

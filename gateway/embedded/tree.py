@@ -23,7 +23,7 @@ from gateway.embedded.child import fork_role
 from gateway.embedded.control import Answer, ControlServer
 from gateway.embedded.directory import DataDirectory
 from gateway.embedded.error import NotReadyError
-from gateway.embedded.member import Member
+from gateway.embedded.member import Member, stopping_line
 from gateway.embedded.ready import announce_ready, withdraw_ready
 from gateway.embedded.role import Role
 from interlock.errors import InterlockError
@@ -377,11 +377,6 @@ class ProcessTree:
     def _say(self, line: str) -> None:
         with contextlib.suppress(OSError):  # nobody reads it any more: no reason to end
             print(line, file=sys.stderr, flush=True)  # noqa: T201 - this process has no other face
-
-
-def stopping_line(running: int) -> str:
-    """What is said when a stop begins."""
-    return f"stopping: waiting for {running} running" if running else "stopping"
 
 
 def end_all(grace_seconds: float) -> None:

@@ -7,8 +7,8 @@ import select
 import signal
 import threading
 
+from gateway.embedded.member import stopping_line
 from gateway.embedded.role import Stopping
-from gateway.embedded.tree import stopping_line
 
 
 def test_a_wait_without_a_stop_ends_at_its_limit() -> None:
