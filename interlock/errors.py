@@ -186,26 +186,6 @@ class UsageError(GiveUpError):
         super().__init__("USAGE", message)
 
 
-class IllegalMoveError(OursToFixError):
-    """An event that the table of legal moves does not allow in the state it met."""
-
-    def __init__(self, event: str, phase: str) -> None:
-        super().__init__("ILLEGAL_MOVE", f"{event} is no legal move from {phase}", event=event, phase=phase)
-        self.event = event
-        self.phase = phase
-
-
-class EventUnknownError(OursToFixError):
-    """A stored event whose type or version this program does not know."""
-
-    def __init__(self, event: str, version: int) -> None:
-        super().__init__(
-            "EVENT_UNKNOWN", f"event {event} version {version} is not known", event=event, version=version
-        )
-        self.event = event
-        self.version = version
-
-
 class CommitUnknownError(OursToFixError):
     """The commit's answer was lost: what it held is either wholly in the ledger or not at all.
 

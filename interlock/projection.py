@@ -216,11 +216,7 @@ class _Batch(NamedTuple):
 def _stop(
     event: StoredEvent, error: IllegalMoveError | UnknownEventError | UnreadableEventError
 ) -> StoppedSession:
-    if isinstance(error, IllegalMoveError):
-        code = "ILLEGAL_MOVE"
-    else:
-        code = "EVENT_UNKNOWN" if isinstance(error, UnknownEventError) else "EVENT_INVALID"
-    return StoppedSession(event.session, event.seq, code, str(error), event.tenant)
+    return StoppedSession(event.session, event.seq, error.code, error.message, event.tenant)
 
 
 class EventReplayer:

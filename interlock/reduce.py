@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
-from interlock.errors import NotJsonError
+from interlock.errors import NotJsonError, OursToFixError
 from interlock.event import EVENT_TYPES, StoredEvent, StreamKind
 from interlock.permit import terms_digest
 from interlock.phase import NEW, Phase, Status, next_phase
@@ -20,27 +20,33 @@ REDUCER_VERSION = 2
 """Raised whenever the same events would fold to other bytes."""
 
 
-class IllegalMoveError(Exception):
+class IllegalMoveError(OursToFixError):
     """An event that its stream's phase does not allow."""
 
     def __init__(self, stream: str, version: int, phase: str, event_type: str) -> None:
-        super().__init__(f"{event_type} at version {version} of {stream} is no legal move from {phase}")
+        super().__init__(
+            "ILLEGAL_MOVE", f"{event_type} at version {version} of {stream} is no legal move from {phase}"
+        )
         self.stream, self.version, self.phase, self.event_type = stream, version, phase, event_type
 
 
-class UnknownEventError(Exception):
+class UnknownEventError(OursToFixError):
     """A type of event this reducer does not know and that says it moves state."""
 
     def __init__(self, stream: str, version: int, event_type: str) -> None:
-        super().__init__(f"{event_type} at version {version} of {stream} is unknown and moves state")
+        super().__init__(
+            "EVENT_UNKNOWN", f"{event_type} at version {version} of {stream} is unknown and moves state"
+        )
         self.stream, self.version, self.event_type = stream, version, event_type
 
 
-class UnreadableEventError(Exception):
+class UnreadableEventError(OursToFixError):
     """An event of a known type whose payload does not hold what its type promises."""
 
     def __init__(self, stream: str, version: int, event_type: str) -> None:
-        super().__init__(f"the payload of {event_type} at version {version} of {stream} cannot be read")
+        super().__init__(
+            "EVENT_INVALID", f"the payload of {event_type} at version {version} of {stream} cannot be read"
+        )
         self.stream, self.version, self.event_type = stream, version, event_type
 
 

@@ -38,7 +38,6 @@ class Settings:
     """How often a supervisor looks whether it is to end what it runs."""
     attempt_wait_ms: int = 1_000
     """First wait before another attempt; doubles."""
-    session_invocations_max: int = 10_000
     """Most invocations of one session."""
     slots_pure: int = 1
     """Executions that the pure pool runs at once."""

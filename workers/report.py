@@ -172,7 +172,7 @@ class Reporting:
             code = "LEASE_LOST"  # nobody asked for its end: another pool may begin it again
         detail = FailureDetail(
             code=code if _is_known(code) else "TOOL_FAILED",
-            sentence=masking.text(f"{outcome.code}: {outcome.message}")[:SUMMARY_CHARACTERS_MAX],
+            sentence=masking.text(_said(outcome.code, code, outcome.message))[:SUMMARY_CHARACTERS_MAX],
             recoverable=_is_known(code) and code_of(code).retryable,
             began=outcome.began,
         )
@@ -294,6 +294,11 @@ def _reported(draft: Draft, sealed: SealedReceipt | None) -> Reported:
 def _held(sealed: SealedReceipt | None) -> SealedReceipt:
     assert sealed is not None, "what completed has a receipt"
     return sealed
+
+
+def _said(given: str, told: str, message: str) -> str:
+    """The sentence, with the supervisor's own code where the table knows it by another."""
+    return message if given == told else f"{given}: {message}"
 
 
 def _release_reason(outcome: port.NotStarted, code: str, said: str) -> Reason:

@@ -11,8 +11,7 @@ import os
 import sys
 import tempfile
 import traceback
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 
 from gateway.cli.name import command_name
 from gateway.cli.output import ReaderGoneError, complain
@@ -22,14 +21,6 @@ from interlock.errors import InterlockError, UsageError
 INTERRUPTED = 130
 FEW_COLLECTIONS = (50_000, 20, 100)
 """Nearly everything that a command makes lives as long as it does: looking through it is lost time."""
-FOLD_CODES: Mapping[str, str] = MappingProxyType(
-    {
-        "IllegalMoveError": "ILLEGAL_MOVE",
-        "UnknownEventError": "EVENT_UNKNOWN",
-        "UnreadableEventError": "EVENT_INVALID",
-    }
-)
-"""What the fold raises, by name: importing it here would cost every command its time."""
 UNUSABLE = frozenset(
     (errno.ENAMETOOLONG, errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.EROFS, errno.EEXIST, errno.EINVAL)
 )
@@ -103,9 +94,6 @@ def _unexpected(error: Exception) -> int:
         if known is not None:
             complain(str(known))
             return Exit.ERROR
-    if type(error).__module__ == "interlock.reduce" and type(error).__name__ in FOLD_CODES:
-        complain(str(InterlockError(FOLD_CODES[type(error).__name__], str(error))))
-        return Exit.ERROR
     what = f"{type(error).__name__}: {error}"
     internal = InterlockError("INTERNAL", f"{what[:300]}; the traceback is in {_write_log(error)}")
     complain(str(internal))

@@ -50,10 +50,10 @@ class InvocationCheck:
             try:
                 walk.step(event)
             except IllegalMoveError as error:
-                self._faults.add(event.seq, FaultCode.MOVE_ILLEGAL, str(error))
+                self._faults.add(event.seq, FaultCode.MOVE_ILLEGAL, error.message)
                 return None
             except UnknownEventError as error:
-                self._faults.add(event.seq, FaultCode.EVENT_UNKNOWN, str(error))
+                self._faults.add(event.seq, FaultCode.EVENT_UNKNOWN, error.message)
                 return None
             except _UNREADABLE as error:
                 said = f"{event.type} cannot be read: {type(error).__name__}"
