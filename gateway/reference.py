@@ -62,8 +62,8 @@ _PLACES = (
 _TAIL = """
 ## For tests only
 
-Read only with `INTERLOCK_TESTING=1`: `INTERLOCK_FAULT`, `INTERLOCK_FAULT_LOG`, `INTERLOCK_FAULT_TIMES`
-(faults on purpose) and `INTERLOCK_CLOCK_OFFSET_S` (a clock that is wrong).
+Read only with `INTERLOCK_TESTING=1`: `INTERLOCK_FAULT`, `INTERLOCK_FAULT_LOG`, `INTERLOCK_FAULT_TIMES`,
+`INTERLOCK_FAULT_ARMED` (faults on purpose) and `INTERLOCK_CLOCK_OFFSET_S` (a clock that is wrong).
 """
 
 

@@ -94,17 +94,23 @@ class Fault:
 class PlannedFaults:
     """Counts how often each point is reached in this process and breaks where it was told to.
 
-    With a log the firings of all processes that share it are counted there, and end at `times`.
+    With a log the firings of all processes that share it are counted there, and end at `times`. Where a file
+    arms them, a process counts nothing before that file is there.
     """
 
-    def __init__(self, faults: tuple[Fault, ...], log: str | None, times: int = 1) -> None:
+    def __init__(
+        self, faults: tuple[Fault, ...], log: str | None, times: int = 1, armed_by: str | None = None
+    ) -> None:
         self._faults = faults
         self._log = log
         self._times = times
+        self._armed_by = armed_by
         self._reached: dict[str, int] = {}
         self._lock = Lock()
 
     def reach(self, point: str) -> None:
+        if self._armed_by is not None and not os.path.exists(self._armed_by):
+            return
         with self._lock:
             count = self._reached[point] = self._reached.get(point, 0) + 1
         for fault in self._faults:
@@ -142,6 +148,7 @@ def faults_from(environment: Mapping[str, str]) -> FaultPoints:
         tuple(_parse(item) for item in plan.split(",")),
         environment.get("INTERLOCK_FAULT_LOG"),
         int(environment.get("INTERLOCK_FAULT_TIMES", "1")),
+        environment.get("INTERLOCK_FAULT_ARMED"),
     )
 
 

@@ -44,8 +44,10 @@ def hurt_system(
     """A started system under traffic. What it said is shown with any failure."""
     with running_system(program, **settings) as system:
         try:
-            system.environment |= system.plan(plan, times)
+            # What kills a role again and again before it was ever ready is no crash: the start gives up.
+            system.environment |= system.plan(plan, times) | system.unarmed()
             system.start()
+            system.arm()
             mix = Mix(rng)
             signer = prepare(system.directory, mix)
             with Traffic(system.directory, mix, signer, producers) as traffic:

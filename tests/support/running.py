@@ -205,6 +205,18 @@ class RunningSystem:
             "INTERLOCK_FAULT_TIMES": str(times),
         }
 
+    @property
+    def _arming(self) -> Path:
+        return self.fault_log.with_name("armed")
+
+    def unarmed(self) -> dict[str, str]:
+        """The setting by which planned faults wait for `arm`."""
+        return {"INTERLOCK_FAULT_ARMED": str(self._arming)}
+
+    def arm(self) -> None:
+        """Let the planned faults fire from now on."""
+        self._arming.touch()
+
     def firings(self) -> list[Firing]:
         """What fired so far."""
         if not self.fault_log.exists():
