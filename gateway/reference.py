@@ -48,9 +48,19 @@ _PLACES = (
         "The broker's server program.",
     ),
     (
+        "INTERLOCK_REPLICAS",
+        "one of each",
+        "How many processes of a role `up` starts: `governor=2,pool-shell=3`, each from 1 to 16.",
+    ),
+    (
+        "INTERLOCK_LEDGER_URL",
+        "SQLite in the data directory",
+        "The ledger: `postgresql://user@host/database`. A directory keeps to the one that it was made with.",
+    ),
+    (
         "INTERLOCK_BROKER_URL",
-        "what `DIR/ready.json` says",
-        "The broker that a pool started as a Celery worker connects to.",
+        "the one that `up` runs",
+        "The broker of roles that `run` starts, and of a pool started as a Celery worker: `redis://host/0`.",
     ),
     (
         "INTERLOCK_COMMAND",
@@ -63,7 +73,8 @@ _TAIL = """
 ## For tests only
 
 Read only with `INTERLOCK_TESTING=1`: `INTERLOCK_FAULT`, `INTERLOCK_FAULT_LOG`, `INTERLOCK_FAULT_TIMES`,
-`INTERLOCK_FAULT_ARMED` (faults on purpose) and `INTERLOCK_CLOCK_OFFSET_S` (a clock that is wrong).
+`INTERLOCK_FAULT_ARMED` (faults on purpose) and `INTERLOCK_CLOCK_OFFSET_S` (a clock that is wrong). Refused
+without it: `INTERLOCK_BACKOFF_MAX_MS`, the longest wait before a role that keeps ending is started again.
 """
 
 

@@ -6,6 +6,8 @@ Nothing is decided here; every role runs until it is told to stop, and ends when
 from __future__ import annotations
 
 import logging
+import os
+import socket
 import threading
 from collections.abc import Callable, Mapping
 
@@ -43,7 +45,7 @@ from scheduler.sweep import Sweep
 from workers.adapters.sqlite_projection import SqliteProjection
 from workers.lease import Lease, is_boot_alive
 from workers.pool import run_pool
-from workers.project import StreamProjector
+from workers.project import ProjectSettings, StreamProjector
 
 logger = logging.getLogger("interlock")
 
@@ -153,7 +155,11 @@ def sweep_of(parts: Parts, ledger: Ledger, publisher: CeleryHintPublisher) -> Sw
     """The sweep over one ledger."""
     line = Line(parts.settings)
 
+    here = socket.gethostname()
+
     def lock_is_free(boot: Boot) -> bool | None:
+        if boot.host.partition(":")[0] != here:
+            return None  # its lock lies elsewhere: only its counter says whether it lives
         return not is_boot_alive(parts.directory.boots, boot.boot_id)
 
     return Sweep(
@@ -177,6 +183,8 @@ def run_projector(context: RoleContext, parts: Parts) -> int:
         SqliteProjection.open(parts.directory.views),
         parts.faults,
         notice=RedisProjectionNotice(connect(parts.directory.broker_client_url)),
+        # A name of its own: one that takes over reads beside the one that it replaces.
+        settings=ProjectSettings(reader=f"{context.name}:{socket.gethostname()}:{os.getpid()}"),
     )
     ended = threading.Event()
     return _run_loops(context, {"project": lambda: projector.run(ended)}, ended=ended)

@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from gateway.embedded.account import settle_account
 from gateway.embedded.directory import DataDirectory, prepare
+from gateway.embedded.member import BACKOFF_SECONDS_MAX
 from gateway.embedded.role import STOP_FIRST, STOP_POOLS, STOP_PROJECTOR, Role, RoleContext, Stopping
 from gateway.embedded.up import up
+from gateway.replicas import replica_names, replicas_from
 from interlock import __version__
+from interlock.errors import OursToFixError
 
 POOL_DRAIN_SECONDS = 16.0  # for what runs, for its end where it takes too long, and for its outcome
+BACKOFF_NAME = "INTERLOCK_BACKOFF_MAX_MS"
 POOLS = ("pure", "fs", "shell", "network")
 
 
@@ -35,14 +40,21 @@ def run_up(directory: DataDirectory, environment: Mapping[str, str]) -> int:
         return count_running(directory)
 
     return up(
-        directory, roles(environment), preload, environment, version=__version__, count_running=count_running
+        directory,
+        roles(environment),
+        preload,
+        environment,
+        version=__version__,
+        count_running=count_running,
+        backoff_seconds_max=backoff_seconds_max(environment),
     )
 
 
 def run_role(name: str, directory: DataDirectory, environment: Mapping[str, str]) -> int:
     """Run one role in the foreground until SIGTERM or SIGINT; returns its exit status.
 
-    `name` is `governor`, `scheduler`, `projector` or `pool-NAME`; raises KeyError for any other.
+    `name` is `governor`, `scheduler`, `projector` or `pool-NAME`, of a replica also with its number; raises
+    KeyError for any other.
     """
     wanted = {role.name: role for role in roles(environment)}[name]
     settle_account(directory, environment)
@@ -59,12 +71,30 @@ def _foreground(name: str, directory: DataDirectory) -> RoleContext:
 
     stopping = Stopping()
     stopping.listen(signal.SIGTERM, signal.SIGINT)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as nohup sets it
+        stopping.listen(signal.SIGHUP)
     return RoleContext(name, directory, stopping, os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC))
 
 
+def backoff_seconds_max(environment: Mapping[str, str]) -> float:
+    """The longest wait before a role that keeps ending is started again.
+
+    Only a test may set it; OursToFixError(CONFIG_INVALID) where somebody else does.
+    """
+    text = environment.get(BACKOFF_NAME)
+    if text is None:
+        return BACKOFF_SECONDS_MAX
+    if environment.get("INTERLOCK_TESTING") != "1":
+        raise OursToFixError("CONFIG_INVALID", f"{BACKOFF_NAME} is for tests: it needs INTERLOCK_TESTING=1")
+    if not (text.isascii() and text.isdecimal()):
+        raise OursToFixError("CONFIG_INVALID", f"{BACKOFF_NAME} must be a whole number, not {text!r}")
+    return int(text) / 1_000
+
+
 def roles(environment: Mapping[str, str]) -> tuple[Role, ...]:
-    """Every role but the broker."""
-    return (
+    """Every role but the broker, as many of each as the environment says; raises OursToFixError."""
+    counts = replicas_from(environment)
+    kinds = (
         Role("governor", _start("run_governor", environment), stop_stage=STOP_FIRST),
         Role("scheduler", _start("run_scheduler", environment), stop_stage=STOP_FIRST),
         Role("projector", _start("run_projector", environment), stop_stage=STOP_PROJECTOR),
@@ -77,6 +107,11 @@ def roles(environment: Mapping[str, str]) -> tuple[Role, ...]:
             )
             for name in POOLS
         ),
+    )
+    return tuple(
+        replace(role, name=name, replica_of=role.name)
+        for role in kinds
+        for name in replica_names(role.name, counts[role.name])
     )
 
 

@@ -15,6 +15,7 @@ from gateway.cli import (
     log,
     principal,
     reconcile,
+    restart,
     session,
     show,
     start,
@@ -31,6 +32,7 @@ def build() -> typer.Typer:
     app.callback()(_whole)
     app.command("up")(start.up)
     app.command("run")(start.run)
+    app.command("restart")(restart.restart)
     app.command("demo")(start.demo)
     app.command("bench")(start.bench)
     app.add_typer(_sessions(), name="sessions")

@@ -28,6 +28,8 @@ USED_SIGNALS = (
     signal.SIGUSR1,
     signal.SIGPIPE,
 )
+# As Python does, so that a closed pipe is an exception; and a role has no terminal that could hang up.
+IGNORED_SIGNALS = (signal.SIGPIPE, signal.SIGHUP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +86,7 @@ def _settle(role: Role, directory: DataDirectory, parent: int, parents_only: Ite
     for descriptor in parents_only:
         os.close(descriptor)
     for number in USED_SIGNALS:
-        # Python itself ignores SIGPIPE, so that a closed pipe is an exception.
-        signal.signal(number, signal.SIG_IGN if number == signal.SIGPIPE else signal.SIG_DFL)
+        signal.signal(number, signal.SIG_IGN if number in IGNORED_SIGNALS else signal.SIG_DFL)
     stopping = Stopping()
     stopping.listen(signal.SIGTERM)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, USED_SIGNALS)

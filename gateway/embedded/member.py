@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from gateway.embedded.directory import DataDirectory
+from gateway.embedded.error import NotReadyError
 from gateway.embedded.role import Role
 
 BACKOFF_FIRST_SECONDS = 0.1
 BACKOFF_SECONDS_MAX = 5.0
+START_FAILURES_MAX = 5  # of one essential role, before the system was ready once
+PROBE_SECONDS = 0.005
 STEADY_SECONDS = 10.0  # a process that lived this long earns an immediate restart again
 
 
-def backoff_seconds(failures_in_a_row: int) -> float:
+def backoff_seconds(failures_in_a_row: int, seconds_max: float = BACKOFF_SECONDS_MAX) -> float:
     """How long to wait before the next start: not at all after the first failure, then doubling."""
     if failures_in_a_row <= 1:
         return 0.0
-    return min(BACKOFF_SECONDS_MAX, BACKOFF_FIRST_SECONDS * 2.0 ** (min(failures_in_a_row, 32) - 2))
+    return min(seconds_max, BACKOFF_FIRST_SECONDS * 2.0 ** (min(failures_in_a_row, 32) - 2))
 
 
 @dataclass(slots=True)
@@ -32,6 +38,7 @@ class Member:
     restarts: int = 0
     failures_in_a_row: int = 0
     last_exit: int | None = None  # negative: the signal that ended it
+    backoff_seconds_max: float = BACKOFF_SECONDS_MAX
 
     def note_start(self, pid: int, ready_descriptor: int, now: float) -> None:
         """It runs, and is not ready yet."""
@@ -43,7 +50,8 @@ class Member:
         self.pid, self.is_ready, self.kill_at, self.last_exit = None, False, None, exit_code
         lived_long = now - self.started_at >= STEADY_SECONDS
         self.failures_in_a_row = 1 if lived_long else self.failures_in_a_row + 1
-        self.start_at = now + backoff_seconds(self.failures_in_a_row) if again else None
+        wait = backoff_seconds(self.failures_in_a_row, self.backoff_seconds_max)
+        self.start_at = now + wait if again else None
         if again:
             self.restarts += 1
 
@@ -51,6 +59,7 @@ class Member:
         """What `status` shows of it."""
         return {
             "name": self.role.name,
+            "kind": self.role.kind,
             "pid": self.pid,
             "ready": self.is_ready,
             "essential": self.role.essential,
@@ -62,3 +71,29 @@ class Member:
 def stopping_line(running: int) -> str:
     """What is said when a stop begins."""
     return f"stopping: waiting for {running} running" if running else "stopping"
+
+
+def judge_start(
+    members: Iterable[Member], directory: DataDirectory, ready_seconds: float, deadline: float
+) -> None:
+    """NotReadyError with the essential role that keeps a start from becoming ready, if one does for good."""
+    late = time.monotonic() >= deadline
+    for member in members:
+        if member.is_ready or not member.role.essential:
+            continue
+        log = directory.log_of(member.role.name)
+        if member.failures_in_a_row >= START_FAILURES_MAX:
+            why = f"ended {member.failures_in_a_row} times ({member.last_exit})"
+            raise NotReadyError(member.role.name, why, log)
+        if late and (member.pid is not None or member.start_at is not None):
+            raise NotReadyError(member.role.name, f"was not ready after {ready_seconds:g} s", log)
+
+
+def wait_seconds(members: Iterable[Member], due: Iterable[float]) -> float | None:
+    """Until something falls due, of these moments or of the members themselves; None when nothing does."""
+    moments = list(due)
+    for member in members:
+        moments.extend(at for at in (member.start_at, member.kill_at) if at is not None)
+        if member.pid is not None and not member.is_ready and member.role.probe is not None:
+            moments.append(time.monotonic() + PROBE_SECONDS)
+    return max(0.0, min(moments) - time.monotonic()) if moments else None

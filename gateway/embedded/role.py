@@ -88,6 +88,7 @@ class Role:
     `start` runs in the forked process until the role is to end, and returns its exit status. The system is
     not ready before its `essential` roles are. `probe` tells readiness from outside, for a role that becomes
     another program. A `before_preload` role starts while the parent still imports what the others share.
+    Replicas are roles of one `kind`. One that is `alone` cannot run beside a second of itself.
     """
 
     name: str
@@ -97,3 +98,10 @@ class Role:
     stop_stage: int = STOP_FIRST  # lower ones are gone before higher ones are asked
     before_preload: bool = False
     probe: Callable[[int], bool] | None = None  # is given the process id
+    replica_of: str = ""
+    alone: bool = False
+
+    @property
+    def kind(self) -> str:
+        """What its replicas have in common: the name of the first of them."""
+        return self.replica_of or self.name

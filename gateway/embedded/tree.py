@@ -12,10 +12,9 @@ import os
 import selectors
 import signal
 import sys
-import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FrameType
 
 from gateway.embedded import kernel
@@ -23,16 +22,15 @@ from gateway.embedded.child import fork_role
 from gateway.embedded.control import Answer, ControlServer
 from gateway.embedded.directory import DataDirectory
 from gateway.embedded.error import NotReadyError
-from gateway.embedded.member import Member, stopping_line
+from gateway.embedded.member import BACKOFF_SECONDS_MAX, Member, judge_start, stopping_line, wait_seconds
 from gateway.embedded.ready import announce_ready, withdraw_ready
+from gateway.embedded.remains import end_all
 from gateway.embedded.role import Role
+from gateway.embedded.rolling import RollingRestart, Step, answer_restart, in_order
 from interlock.errors import InterlockError
 
-PROBE_SECONDS = 0.005
-START_FAILURES_MAX = 5  # of one essential role, before the system was ready once
 ECHO_SECONDS = 0.5  # one Ctrl-C may come twice: from the terminal, and passed on by a wrapper
 LEFTOVER_SECONDS = 0.8  # for what outlives its role to put its outcome aside
-LEFTOVER_POLL_SECONDS = 0.01
 EXIT_OWNER_DIED = 137
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 OWNER_DIED_SIGNAL = signal.SIGUSR1
@@ -52,10 +50,14 @@ class ProcessTree:
         ready_seconds: float = 30.0,
         announce: Callable[[str], None] = lambda _line: None,
         count_running: Callable[[], int] = lambda: 0,
+        backoff_seconds_max: float = BACKOFF_SECONDS_MAX,
     ) -> None:
         self._count_running = count_running
         self._directory = directory
-        self._members = {role.name: Member(role) for role in roles}
+        self._backoff_seconds_max = backoff_seconds_max
+        self._members = {role.name: self._member(role) for role in roles}
+        self._retiring: list[Member] = []  # replaced, and finishing what they have
+        self._rolling: RollingRestart | None = None
         self._owner = owner
         self._version = version
         self._url = url
@@ -76,7 +78,7 @@ class ProcessTree:
         """One more role, started at the next turn; a name that is taken is a ValueError."""
         if role.name in self._members:
             raise ValueError(f"there is a role {role.name} already")
-        self._members[role.name] = Member(role, start_at=time.monotonic())
+        self._members[role.name] = self._member(role, time.monotonic())
 
     def remove(self, name: str) -> None:
         """Stop a role, drained, and do not start it again; KeyError when there is none."""
@@ -86,6 +88,16 @@ class ProcessTree:
             del self._members[name]
         elif member.kill_at is None:
             self._ask_to_stop(member, time.monotonic())
+
+    def restart(self, names: Sequence[str]) -> RollingRestart:
+        """Replace these roles, or all, one after the other; each goes on serving until its replacement does.
+
+        Raises KeyError with a name that is none, ValueError with one that has to run alone.
+        """
+        before = 0 if self._rolling is None else self._rolling.number
+        steps = [Step(name) for name in in_order(self._members.values(), names)]
+        self._rolling = RollingRestart(steps, self._ready_seconds, before + 1)
+        return self._rolling
 
     def status(self) -> dict[str, object]:
         """What `status` on the control socket answers."""
@@ -97,6 +109,7 @@ class ProcessTree:
             "stopping": self._stages_left is not None,
             "up_seconds": round(time.monotonic() - self._began_at, 3),
             "roles": [member.describe() for member in self._members.values()],
+            "restart": None if self._rolling is None else self._rolling.describe(),
         }
 
     def request_stop(self) -> None:
@@ -158,14 +171,20 @@ class ProcessTree:
     def _listen(self) -> None:
         signal.signal(OWNER_DIED_SIGNAL, self._owner_died)
         for number in STOP_SIGNALS:
-            signal.signal(number, self._note_stop)
+            signal.signal(number, lambda _number, _frame: self.request_stop())
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)  # wakes the selector, no more
         signal.set_wakeup_fd(self._waking, warn_on_full_buffer=False)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (*STOP_SIGNALS, signal.SIGCHLD, OWNER_DIED_SIGNAL))
         kernel.adopt_orphans()
         self._selector.register(self._woken, selectors.EVENT_READ, self._drain_wakeups)
         self._control = ControlServer(
-            self._directory, {"status": self._answer_status, "stop": self._answer_stop}, self._selector
+            self._directory,
+            {
+                "status": lambda _asked: self.status(),
+                "stop": self._answer_stop,
+                "restart": self._answer_restart,
+            },
+            self._selector,
         )
 
     # One turn: look, act, wait.
@@ -177,11 +196,15 @@ class ProcessTree:
             self._probe()
             self._kill_overdue()
             self._obey_stop_requests()
+            self._go_on_restarting()
             self._start_due()
             if holds() or (deadline is not None and self._stages_left is not None):
                 return
-            self._judge_start(deadline)
-            for key, _ in self._selector.select(self._wait_seconds(deadline)):
+            if deadline is not None and self._stages_left is None:
+                judge_start(self._members.values(), self._directory, self._ready_seconds, deadline)
+            due = [] if self._rolling is None else self._rolling.due
+            due += [] if deadline is None else [deadline]
+            for key, _ in self._selector.select(wait_seconds(self._processes(), due)):
                 key.data()
 
     def _reap(self) -> None:
@@ -193,26 +216,35 @@ class ProcessTree:
                 self._note_end(pid, os.waitstatus_to_exitcode(status))
 
     def _note_end(self, pid: int, exit_code: int) -> None:
-        member = next((member for member in self._members.values() if member.pid == pid), None)
+        member = next((member for member in self._processes() if member.pid == pid), None)
         if member is None:
             return  # adopted: the child of a role that is gone
         self._forget_ready_descriptor(member)
         asked = member.kill_at is not None
         stays_away = asked or self._is_stopped_stage(member.role)
         member.note_end(exit_code, time.monotonic(), again=not stays_away)
-        if asked and self._stages_left is None:
+        if member in self._retiring:
+            self._retiring.remove(member)
+        elif asked and self._stages_left is None and self._members.get(member.role.name) is member:
             del self._members[member.role.name]  # removed while the rest goes on
         elif not stays_away:
             self._say(f"role {member.role.name} ended ({exit_code}) and is started again")
 
+    def _member(self, role: Role, start_at: float | None = None) -> Member:
+        return Member(role, start_at=start_at, backoff_seconds_max=self._backoff_seconds_max)
+
+    def _processes(self) -> list[Member]:
+        """Whatever may have a process: what serves, what is to take over, and what was replaced."""
+        return [*self._members.values(), *(self._rolling or ()), *self._retiring]
+
     def _probe(self) -> None:
-        for member in self._members.values():
+        for member in self._processes():
             if member.pid is not None and not member.is_ready and member.role.probe is not None:
                 member.is_ready = member.role.probe(member.pid)
 
     def _start_due(self) -> None:
         now = time.monotonic()
-        for member in self._members.values():
+        for member in self._processes():
             if member.start_at is not None and member.start_at <= now:
                 self._start(member, now)
 
@@ -257,29 +289,16 @@ class ProcessTree:
             if member.role.essential and (member.pid is not None or member.start_at is not None)
         )
 
-    def _judge_start(self, deadline: float | None) -> None:
-        if deadline is None or self._stages_left is not None:
-            return
-        late = time.monotonic() >= deadline
-        for member in self._members.values():
-            if member.is_ready or not member.role.essential:
-                continue
-            if member.failures_in_a_row >= START_FAILURES_MAX:
-                self._refuse(member, f"ended {member.failures_in_a_row} times ({member.last_exit})")
-            if late and (member.pid is not None or member.start_at is not None):
-                self._refuse(member, f"was not ready after {self._ready_seconds:g} s")
+    def _go_on_restarting(self) -> None:
+        if self._rolling is not None and self._is_ready:
+            self._rolling.go_on(time.monotonic(), self._members, self._retire)
 
-    def _refuse(self, member: Member, why: str) -> None:
-        raise NotReadyError(member.role.name, why, self._directory.log_of(member.role.name))
-
-    def _wait_seconds(self, deadline: float | None) -> float | None:
-        """Until something falls due; None when nothing does."""
-        due = [deadline] if deadline is not None else []
-        for member in self._members.values():
-            due.extend(at for at in (member.start_at, member.kill_at) if at is not None)
-            if member.pid is not None and not member.is_ready and member.role.probe is not None:
-                due.append(time.monotonic() + PROBE_SECONDS)
-        return max(0.0, min(due) - time.monotonic()) if due else None
+    def _retire(self, member: Member) -> None:
+        """It was replaced, or was to replace and never became ready."""
+        member.start_at = None
+        if member.pid is not None:
+            self._retiring.append(member)
+            self._ask_to_stop(member, time.monotonic())
 
     # Stopping.
 
@@ -287,7 +306,7 @@ class ProcessTree:
         if self._stop_requests and self._stages_left is None:
             self._begin_stop()
         if self._stop_requests > 1:
-            for member in self._members.values():
+            for member in self._processes():
                 member.kill_at = 0.0
             self._kill_overdue()
         self._go_to_next_stage()
@@ -297,6 +316,9 @@ class ProcessTree:
             withdraw_ready(self._directory)
             self._say(stopping_line(self._count_running() if self._is_ready else 0))
             self._is_ready = False
+            if self._rolling is not None:
+                # Also what was to take over only has to stop by now.
+                self._retiring += self._rolling.leave(time.monotonic())
             self._stages_left = sorted({member.role.stop_stage for member in self._members.values()})
             self._stop_stage()
 
@@ -308,15 +330,14 @@ class ProcessTree:
     def _stop_stage(self) -> None:
         if not self._stages_left:
             return
-        now = time.monotonic()
         for member in self._members.values():
             if self._is_stopped_stage(member.role):
                 member.start_at = None
         for member in self._living(self._stages_left[0]):
-            self._ask_to_stop(member, now)
+            self._ask_to_stop(member, time.monotonic())
 
     def _living(self, stage: int) -> list[Member]:
-        return [m for m in self._members.values() if m.role.stop_stage == stage and m.pid is not None]
+        return [m for m in self._processes() if m.role.stop_stage == stage and m.pid is not None]
 
     def _is_stopped_stage(self, role: Role) -> bool:
         """What is stopped last is still needed, and so started again, while others drain."""
@@ -324,27 +345,24 @@ class ProcessTree:
         return stages is not None and (not stages or role.stop_stage <= stages[0])
 
     def _ask_to_stop(self, member: Member, now: float) -> None:
-        if member.pid is not None:
+        if member.pid is not None and member.kill_at is None:
             member.kill_at = now + member.role.drain_seconds
             os.kill(member.pid, signal.SIGTERM)
 
     def _kill_overdue(self) -> None:
         now = time.monotonic()
-        for member in self._members.values():
+        for member in self._processes():
             if member.pid is not None and member.kill_at is not None and member.kill_at <= now:
                 member.kill_at = now + LEFTOVER_SECONDS
                 os.kill(member.pid, signal.SIGKILL)
 
     # Signals and faces.
 
-    def _note_stop(self, _number: int, _frame: FrameType | None) -> None:
-        self.request_stop()
-
     def _owner_died(self, _number: int, _frame: FrameType | None) -> None:
         """The foreground process is gone, killed: end everything now, whatever this process was doing."""
         if os.getppid() == self._owner.pid:
             return  # somebody else sent the signal
-        for member in self._members.values():
+        for member in self._processes():
             if member.pid is not None:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(member.pid, signal.SIGKILL)
@@ -359,13 +377,16 @@ class ProcessTree:
             while os.read(self._woken, 4096):
                 pass
 
-    def _answer_status(self, _asked: Mapping[str, object]) -> Answer:
-        return self.status()
-
     def _answer_stop(self, _asked: Mapping[str, object]) -> Answer:
         if not self._stop_requests:
             self.request_stop()
         return {"stopping": True}
+
+    def _answer_restart(self, asked: Mapping[str, object]) -> Answer:
+        if not self._is_ready or (self._rolling is not None and self._rolling.current is not None):
+            why = "a restart goes on" if self._is_ready else "the system is not ready"
+            return {"ok": False, "code": "NOT_READY", "error": why}
+        return answer_restart(asked, self.restart, self._members)
 
     def _ready_line(self) -> str:
         seconds = time.monotonic() - self._began_at
@@ -377,24 +398,3 @@ class ProcessTree:
     def _say(self, line: str) -> None:
         with contextlib.suppress(OSError):  # nobody reads it any more: no reason to end
             print(line, file=sys.stderr, flush=True)  # noqa: T201 - this process has no other face
-
-
-def end_all(grace_seconds: float) -> None:
-    """Kill whatever is below this process, after `grace_seconds` for it to end by itself; reaps it too."""
-    me = os.getpid()
-    grace_until = time.monotonic() + grace_seconds
-    pause = threading.Event()
-    while left := kernel.descendants(me):
-        if time.monotonic() >= grace_until:
-            for pid in left:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-        pause.wait(LEFTOVER_POLL_SECONDS)
-        reap_all()
-
-
-def reap_all() -> None:
-    """Collect every child that has ended, own or adopted."""
-    with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass

@@ -17,7 +17,9 @@ from gateway.embedded.account import settle_account
 from gateway.embedded.adapters.valkey import find_server
 from gateway.embedded.broker import BrokerSettings, become_server, is_ready
 from gateway.embedded.directory import DataDirectory, prepare, remove_short_folder
+from gateway.embedded.member import BACKOFF_SECONDS_MAX
 from gateway.embedded.ready import withdraw_ready
+from gateway.embedded.remains import end_all
 from gateway.embedded.role import STOP_BROKER, Role, RoleContext
 from gateway.embedded.start_lock import StartLock
 from gateway.embedded.tree import (
@@ -26,7 +28,6 @@ from gateway.embedded.tree import (
     OWNER_DIED_SIGNAL,
     STOP_SIGNALS,
     ProcessTree,
-    end_all,
 )
 
 BROKER_ROLE = "broker"
@@ -48,6 +49,7 @@ def up(
     ready_seconds: float = 30.0,
     announce: Callable[[str], None] = print_line,
     count_running: Callable[[], int] = lambda: 0,
+    backoff_seconds_max: float = BACKOFF_SECONDS_MAX,
 ) -> int:
     """Run the embedded system on `directory` until it is stopped; returns the exit status for the shell.
 
@@ -72,6 +74,7 @@ def up(
                 ready_seconds=ready_seconds,
                 announce=announce,
                 count_running=count_running,
+                backoff_seconds_max=backoff_seconds_max,
             )
             return tree.run(preload)
 
@@ -98,6 +101,7 @@ def broker_role(directory: DataDirectory, environment: Mapping[str, str]) -> Rol
         stop_stage=STOP_BROKER,
         before_preload=True,
         probe=lambda pid: is_ready(directory, pid),
+        alone=True,
     )
 
 
