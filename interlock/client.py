@@ -9,9 +9,9 @@ from __future__ import annotations
 import secrets
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self
 
@@ -23,7 +23,7 @@ from interlock.cancellation import sign_cancellation
 from interlock.canonical import JsonObject, canonical, digest_of
 from interlock.channel import ProposalChannel
 from interlock.code import CODES
-from interlock.courier import Courier, Outcome, Submitted, readable_answer
+from interlock.courier import Courier, Outcome, Portion, Submitted, readable_answer
 from interlock.errors import NotFoundError, RetryLaterError, UsageError
 from interlock.event import StoredEvent
 from interlock.fault import FaultPoints, NoFaults
@@ -42,8 +42,12 @@ from interlock.seal import Signer
 from interlock.state import ToolInvocationRecord
 
 TIMEOUT_SECONDS = 10.0
-WINDOW = 256
-"""How many proposals of a stream of them are on their way at once."""
+PORTION_MAX = 500
+"""How many proposals of a stream are sent together."""
+PORTION_BYTES = 4_194_304
+"""A portion ends with the one whose raw arguments fill it."""
+PORTIONS_UNDERWAY = 2
+"""How many portions of a stream are on their way at once: while one is answered, the next is judged."""
 RESEND_SECONDS = 1.0
 """After which an unanswered item that no longer stands on the queue is sent again; doubled every time."""
 POLL_SECONDS_MAX = 0.05
@@ -154,11 +158,34 @@ class Client:
     def submit_many(self, proposals: Iterable[Mapping[str, Any]]) -> Iterator[Outcome]:
         """The same for many, given as the keyword arguments of `submit`; one outcome each, in their order.
 
-        Up to 256 are on their way at once. What `submit` raises for one is its outcome here.
+        Up to 1,000 are on their way at once. What `submit` raises for one is its outcome here.
         """
-        rest = iter(proposals)
-        while window := list(islice(rest, WINDOW)):
-            yield from self._carried(window)
+        for outcomes in self.submit_portions(_portions(iter(proposals))):
+            yield from outcomes
+
+    def submit_portions(self, portions: Iterable[Sequence[Mapping[str, Any]]]) -> Iterator[list[Outcome]]:
+        """The same, cut by the caller: the outcomes of each portion, in their order, empty ones included.
+
+        Two portions are on their way at once; the third is asked for when the first is answered. Who stops
+        asking never learns what became of those on their way.
+        """
+        underway: deque[Portion] = deque()
+        try:
+            for proposals in portions:
+                with self._turn:
+                    underway.append(self._courier.begin(proposals))
+                if len(underway) == PORTIONS_UNDERWAY:
+                    yield self._finished(underway.popleft())
+            while underway:
+                yield self._finished(underway.popleft())
+        finally:
+            with self._turn:
+                for portion in underway:
+                    self._courier.forget(portion)
+
+    def _finished(self, portion: Portion) -> list[Outcome]:
+        with self._turn:
+            return self._courier.finish(portion)
 
     def _carried(self, proposals: Sequence[Mapping[str, Any]]) -> list[Outcome]:
         with self._turn:
@@ -266,6 +293,21 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _portions(proposals: Iterator[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
+    """Cut a stream by number and by what its raw arguments weigh."""
+    portion: list[Mapping[str, Any]] = []
+    size_bytes = 0
+    for said in proposals:
+        portion.append(said)
+        text = said.get("arguments_json")
+        size_bytes += len(text) if isinstance(text, str) else 0
+        if len(portion) == PORTION_MAX or size_bytes >= PORTION_BYTES:
+            yield portion
+            portion, size_bytes = [], 0
+    if portion:
+        yield portion
 
 
 def _result(record: ToolInvocationRecord) -> ToolResult | None:

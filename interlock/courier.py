@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
@@ -45,6 +45,8 @@ class _Pending:
 
     id: str
     fields: JsonObject
+    own_list: str | None
+    """The list on which its answer alone comes; None where it comes on the common one, known by its id."""
     reply_to: str
     item: bytes = b""
     sent: int = 0
@@ -57,8 +59,23 @@ class _Pending:
         return self.answer is None and self.error is None
 
 
+@dataclass(slots=True, eq=False)
+class Portion:
+    """Proposals that were sent together; `Courier.finish` says what came of them."""
+
+    pending: list[_Pending]
+    give_up_at: float
+    again_at: float
+    interval: float
+    open: set[_Pending] = field(default_factory=set)
+    """Those of them that may be on the queue and have no answer."""
+
+
 class Courier:
-    """Sends, listens, sends again and takes back; one batch at a time, which its caller sees to."""
+    """Sends, listens, sends again and takes back; one caller at a time, which its owner sees to.
+
+    Several portions may be on their way: whatever is heard goes to whom it belongs.
+    """
 
     def __init__(
         self,
@@ -78,43 +95,91 @@ class Courier:
         self._sign = sign
         self._faults = faults
         self._pause = threading.Event()
+        self._by_id: dict[str, tuple[_Pending, Portion]] = {}
+        self._by_list: dict[str, tuple[_Pending, Portion]] = {}
+        self._lists_made = 0
 
-    def carry(self, proposals: Sequence[Mapping[str, Any]]) -> list[Outcome]:
+    def carry(self, proposals: Iterable[Mapping[str, Any]]) -> list[Outcome]:
         """One outcome each, in order, by the deadline; `proposals` are fields as they stand on the wire."""
-        pending = [self._pending(said, place) for place, said in enumerate(proposals)]
-        give_up_at = time.monotonic() + self._timeout_seconds
-        sendable = [one for one in pending if one.is_open]
-        if sendable and self._send_first(sendable):
-            self._await(sendable, give_up_at)
-            self._withdraw([one for one in sendable if one.is_open])
-        return [_outcome(one) for one in pending]
+        return self.finish(self.begin(proposals))
 
-    def _pending(self, said: Mapping[str, Any], place: int) -> _Pending:
+    def begin(self, proposals: Iterable[Mapping[str, Any]]) -> Portion:
+        """Send them and return at once. Every portion that was begun is finished or forgotten."""
+        now = time.monotonic()
+        portion = Portion(
+            [self._pending(said) for said in proposals],
+            give_up_at=now + self._timeout_seconds,
+            again_at=now + self._resend_seconds,
+            interval=self._resend_seconds,
+        )
+        sendable = [one for one in portion.pending if one.is_open]
+        try:
+            if sendable:
+                self._send_first(portion, sendable)
+        except BaseException:
+            self.forget(portion)
+            raise
+        return portion
+
+    def finish(self, portion: Portion) -> list[Outcome]:
+        """Wait until each is answered, or its time is over; one outcome each, in their order."""
+        self._await(portion)
+        self._withdraw(portion)
+        self.forget(portion)
+        return [_outcome(one) for one in portion.pending]
+
+    def forget(self, portion: Portion) -> None:
+        """Listen for it no more: what becomes of it is nobody's concern."""
+        for one in portion.open:
+            self._strike(one)
+        portion.open.clear()
+
+    def _pending(self, said: Mapping[str, Any]) -> _Pending:
         fields: JsonObject = {name: value for name, value in said.items() if value is not None}
         if "arguments" not in fields and "arguments_json" not in fields:
             fields["arguments"] = {}
-        invocation_id = str(fields.setdefault("id", new_id()))
-        # The answer to a key that is bound already bears the winner's id: it is known by its list.
-        own_list = f"{self._replies}.{place}" if "key" in fields else self._replies
-        one = _Pending(invocation_id, fields, own_list)
+        if "id" not in fields:
+            fields["id"] = new_id()
+        invocation_id = str(fields["id"])
+        one = _Pending(invocation_id, fields, None, self._replies)
         if not is_uuid7(invocation_id):
             one.error = NotAcceptedError(invocation_id, "its id is no UUIDv7", "ID_NOT_UUID7")
         return one
 
-    def _send_first(self, pending: Sequence[_Pending]) -> bool:
-        """Whether something may be on the queue now."""
+    def _send_first(self, portion: Portion, sendable: Sequence[_Pending]) -> None:
         try:
             until_us = self._channel.now_us() + round(self._timeout_seconds * 1_000_000)
         except BrokerUnavailableError as error:
-            for one in pending:
+            for one in sendable:
                 one.error = NotAcceptedError(one.id, f"nothing was sent: {error.message}", error.code)
-            return False
-        for one in pending:
+            return
+        for one in sendable:
+            self._expect(one, portion)
             self._encode(one, until_us)
+            if one.error is not None:
+                self._strike(one)
+                portion.open.discard(one)
         self._faults.reach("client.before_send")
-        self._send([one for one in pending if one.is_open])
+        self._send([one for one in sendable if one.is_open])
         self._faults.reach("client.after_send")
-        return True
+
+    def _expect(self, one: _Pending, portion: Portion) -> None:
+        """Say where its answer will come, and listen there."""
+        portion.open.add(one)
+        # The answer to a key that is bound already bears the winner's id, and of an id that is on its way
+        # twice the answers look alike: those are known by a list of their own, which nobody had before.
+        if "key" in one.fields or one.id in self._by_id:
+            self._lists_made += 1
+            one.own_list = one.reply_to = f"{self._replies}.{self._lists_made}"
+            self._by_list[one.own_list] = (one, portion)
+        else:
+            self._by_id[one.id] = (one, portion)
+
+    def _strike(self, one: _Pending) -> None:
+        if one.own_list is None:
+            self._by_id.pop(one.id, None)
+        else:
+            self._by_list.pop(one.own_list, None)
 
     def _encode(self, one: _Pending, until_us: int) -> None:
         fields = one.fields | {"accept_until_us": until_us}
@@ -141,28 +206,27 @@ class Courier:
 
     # --- answers ---
 
-    def _await(self, pending: Sequence[_Pending], give_up_at: float) -> None:
-        interval = self._resend_seconds
-        again_at = time.monotonic() + interval
-        while any(one.is_open for one in pending):
+    def _await(self, portion: Portion) -> None:
+        while portion.open:
             now = time.monotonic()
-            if now >= give_up_at:
+            if now >= portion.give_up_at:
                 return
-            if now >= again_at:
-                self._resend([one for one in pending if one.is_open])
-                interval *= 2
-                again_at = now + interval
-            self._hear(pending, min(give_up_at, again_at) - now)
+            if now >= portion.again_at:
+                self._resend(portion)
+                portion.interval *= 2
+                portion.again_at = now + portion.interval
+            self._hear(min(portion.give_up_at, portion.again_at) - now)
 
-    def _resend(self, pending: Sequence[_Pending]) -> None:
+    def _resend(self, portion: Portion) -> None:
+        waiting = [one for one in portion.pending if one in portion.open]
         try:
-            lost = [one for one in pending if not self._channel.is_waiting(self._queue, one.item)]
+            lost = [one for one in waiting if not self._channel.is_waiting(self._queue, one.item)]
         except BrokerUnavailableError:
             return
         self._send(lost)
 
-    def _hear(self, pending: Sequence[_Pending], seconds: float) -> None:
-        names = sorted({one.reply_to for one in pending if one.is_open})
+    def _hear(self, seconds: float) -> None:
+        names = [*([self._replies] if self._by_id else ()), *self._by_list]
         try:
             heard = self._channel.receive(names, seconds)
         except BrokerUnavailableError:
@@ -171,25 +235,29 @@ class Courier:
         for name, data in heard:
             answer = readable_answer(data)
             if answer is not None:
-                self._take(pending, name, answer)
+                self._take(name, answer)
 
-    def _take(self, pending: Sequence[_Pending], name: str, answer: Answer) -> None:
-        for one in pending:
-            mine = one.id == answer.invocation_id or name != self._replies
-            if one.is_open and mine and one.reply_to == name:
-                one.answer = answer
-                return
+    def _take(self, name: str, answer: Answer) -> None:
+        if name == self._replies:
+            found = self._by_id.pop(answer.invocation_id or "", None)
+        else:
+            found = self._by_list.pop(name, None)
+        if found is not None:
+            one, portion = found
+            one.answer = answer
+            portion.open.discard(one)
 
-    def _withdraw(self, pending: Sequence[_Pending]) -> None:
+    def _withdraw(self, portion: Portion) -> None:
         """At the deadline: only what was taken back whole is known to be not accepted."""
-        if not pending:
+        late = [one for one in portion.pending if one in portion.open]
+        if not late:
             return
         try:
-            counts = self._channel.withdraw(self._queue, [one.item for one in pending])
+            counts = self._channel.withdraw(self._queue, [one.item for one in late])
         except BrokerUnavailableError:
-            counts = [0] * len(pending)
-        self._hear(pending, 0)
-        for one, count in zip(pending, counts, strict=True):
+            counts = [0] * len(late)
+        self._hear(0)
+        for one, count in zip(late, counts, strict=True):
             if not one.is_open:
                 continue
             if count == one.sent:

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.file import read_named
+from gateway.cli.file import open_named
 from gateway.cli.option import AsJson, Data
 from gateway.cli.output import standard_output
 from gateway.cli.place import enter_running
@@ -86,7 +86,7 @@ def submit(
     if batch is not None:
         if tool is not None or arguments is not None or key is not None or invocation_id is not None:
             raise UsageError("--batch takes tool, arguments, key and id from its lines")
-        lines = _lines(batch)
+        lines = open_named(batch)  # before root is given up: the file belongs to whoever called
         directory = enter_running(data)
         from gateway.cli.batch import submit_lines
 
@@ -120,8 +120,3 @@ def _text(arguments: str) -> str:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         raise UsageError(f"--args is not UTF-8 at byte {error.start}") from error
-
-
-def _lines(batch: Path) -> list[bytes]:
-    """The lines of the file, read before root is given up: it belongs to whoever called."""
-    return read_named(batch).split(b"\n")  # empty lines too: an answer names its line's number

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pytest
 
-from gateway.cli.batch import WINDOW, Fields, Sending, propose_lines, propose_one, read_line
+from gateway.cli.batch import PORTION_MAX, Fields, Sending, propose_lines, propose_one, read_line
+from gateway.cli.batch import Proposal as Line
 from gateway.cli.output import Output, ReaderGoneError
 from interlock.answer import Answer
 from interlock.errors import NotJsonError
@@ -25,8 +26,9 @@ class Governor:
         self.court = court
         self.sent: list[str] = []
 
-    def propose(self, proposals: Sequence[tuple[Fields, str]]) -> list[Answer]:
-        return [self.answer(fields, text) for fields, text in proposals]
+    def propose(self, portions: Iterable[Sequence[Line]]) -> Iterator[list[Answer]]:
+        for portion in portions:
+            yield [self.answer(fields, text) for fields, text in portion]
 
     def answer(self, fields: Fields, text: str) -> Answer:
         kwargs = json.dumps({"session": "s", "stage": "g", **fields, "arguments_json": text})
@@ -39,6 +41,10 @@ class Governor:
 @pytest.fixture
 def governor() -> Governor:
     return Governor(Court())
+
+
+def file_of(lines: Sequence[bytes]) -> io.BytesIO:
+    return io.BytesIO(b"\n".join(lines))
 
 
 def run_one(governor: Governor, tool: str, text: str, **more: Any) -> tuple[int, Any]:
@@ -82,8 +88,9 @@ def test_a_wait_over_what_is_parked_says_parked(governor: Governor) -> None:
 def test_where_governance_said_nothing_there_is_no_verdict(code: str) -> None:
     court = Court()
 
-    def propose(_proposals: Sequence[tuple[Fields, str]]) -> list[Answer]:
-        return [Answer(status="refused", code=code, sentence="nobody took it")]
+    def propose(portions: Iterable[Sequence[Line]]) -> Iterator[list[Answer]]:
+        for portion in portions:
+            yield [Answer(status="refused", code=code, sentence="nobody took it")] * len(portion)
 
     stream = io.StringIO()
     sending = Sending(propose, court.ledger)
@@ -114,7 +121,7 @@ def test_one_answer_a_line_in_their_order(governor: Governor) -> None:
     stream = io.StringIO()
     sending = Sending(governor.propose, governor.court.ledger)
     common: Fields = {"subject": "agent"}
-    status = propose_lines(sending, lines, common, Output(True, stream), wait=None, check=False)
+    status = propose_lines(sending, file_of(lines), common, Output(True, stream), wait=None, check=False)
     said = [json.loads(line) for line in stream.getvalue().splitlines()]
     assert [(one["answer"], one["code"]) for one in said] == [
         ("accepted", None),
@@ -131,11 +138,11 @@ def test_sends_nothing_more_when_nobody_reads(governor: Governor) -> None:
         def flush(self) -> None:
             raise BrokenPipeError
 
-    lines = [b'{"tool":"echo","arguments":{"value":1}}'] * (2 * WINDOW)
+    lines = [b'{"tool":"echo","arguments":{"value":1}}'] * (2 * PORTION_MAX)
     sending = Sending(governor.propose, governor.court.ledger)
     with pytest.raises(ReaderGoneError):
-        propose_lines(sending, lines, {}, Output(True, Closed()), wait=None, check=False)
-    assert len(governor.sent) == WINDOW
+        propose_lines(sending, file_of(lines), {}, Output(True, Closed()), wait=None, check=False)
+    assert len(governor.sent) == PORTION_MAX
 
 
 @pytest.mark.parametrize(
