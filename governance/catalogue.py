@@ -5,23 +5,26 @@ Contracts are data; nothing here imports or runs a tool. A contract that breaks 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import ValidationError
 
 from governance.contract_form import form_reasons
 from governance.ledger import Append, Head, Ledger, LedgerTransaction
 from governance.secrecy import Secrecy
-from interlock.canonical import canonical, parse_json
-from interlock.contract import BUILTIN_CATALOGUE, EffectScope, Executor, Strength, Tool
+from interlock.canonical import Json, JsonObject, canonical, parse_json
+from interlock.contract import BUILTIN_CATALOGUE, NAME_PATTERN, EffectScope, Executor, Strength, Tool
 from interlock.decision import Reason
+from interlock.errors import NotJsonError
 from interlock.event import Stream, StreamKind, ToolRegistered, new_event
 from interlock.schema import check_schema
 from interlock.tier import Tier, floor_of
 
 CATALOGUE_BYTES_MAX = 64 * 1_048_576
+BUILTIN_OURS = f"the catalogue {BUILTIN_CATALOGUE} belongs to the product"
 _STRENGTH_TIER: Mapping[Strength, Tier] = {Strength.NONE: Tier.T0, Strength.K: Tier.T1, Strength.N: Tier.T1}
 
 
@@ -120,7 +123,32 @@ def read_catalogue(
     contracts which do not say theirs. Raises NotJsonError.
     """
     value = parse_json(raw, size_bytes_max=CATALOGUE_BYTES_MAX)
-    items = value.get("tools") if isinstance(value, dict) else value
+    return _read_tools(value.get("tools") if isinstance(value, dict) else value, catalogue, tier)
+
+
+class Bundled(NamedTuple):
+    """One line of a bundle: a catalogue's name, its contracts, and what is against them."""
+
+    catalogue: str
+    tools: list[Tool]
+    refused: list[Reason]
+
+
+def read_bundled(line: bytes, *, tier: Tier | None = None) -> Bundled:
+    """One catalogue of a bundle: an object with `catalogue` and `tools`. Raises NotJsonError."""
+    value = parse_json(line, size_bytes_max=CATALOGUE_BYTES_MAX)
+    if not isinstance(value, dict) or value.keys() != {"catalogue", "tools"}:
+        raise NotJsonError("JSON_TYPE", "a line of a bundle is an object with catalogue and tools")
+    name = value["catalogue"]
+    if not isinstance(name, str) or not re.fullmatch(NAME_PATTERN, name):
+        sentence = f"catalogue is {name!a:.80}, which does not match {NAME_PATTERN}"
+        return Bundled("", [], [Reason(code="CATALOGUE_INVALID", sentence=sentence, pointer="/catalogue")])
+    if name == BUILTIN_CATALOGUE:
+        return Bundled(name, [], [Reason(code="CATALOGUE_INVALID", sentence=BUILTIN_OURS)])
+    return Bundled(name, *_read_tools(value["tools"], name, tier))
+
+
+def _read_tools(items: Json, catalogue: str, tier: Tier | None) -> tuple[list[Tool], list[Reason]]:
     if not isinstance(items, list):
         return [], [Reason(code="CATALOGUE_INVALID", sentence="a catalogue is a list of tools")]
     tools: list[Tool] = []
@@ -171,6 +199,16 @@ def builtin_tools() -> list[Tool]:
     return tools
 
 
+class Added(NamedTuple):
+    """What became of one catalogue."""
+
+    names: list[str]
+    """The tools that are new or changed."""
+    replaced: list[str]
+    """Those of them under whose name another contract stood."""
+    refused: list[Reason]
+
+
 def add_tools(
     ledger: Ledger, tools: Sequence[Tool], *, added_by: str, replace: bool = False
 ) -> tuple[list[str], list[Reason]]:
@@ -178,37 +216,62 @@ def add_tools(
 
     The same contract again changes nothing; another one under a taken name is refused unless `replace`.
     """
+    [added] = add_catalogues(ledger, [tools], added_by=added_by, replace=replace)
+    return added.names, added.refused
+
+
+def add_catalogues(
+    ledger: Ledger, catalogues: Sequence[Sequence[Tool]], *, added_by: str, replace: bool = False
+) -> list[Added]:
+    """The same for several catalogues in one transaction, each of them all or none by itself.
+
+    No name stands in two of them: ValueError, with nothing recorded.
+    The ledger is held for all of them together: a caller with many sends a few hundred tools at a time.
+    """
     with ledger.write(["catalogue"], control=True) as transaction:
-        heads = transaction.heads([tool_stream(tool) for tool in tools])
-        fresh = [tool for tool in tools if _digest_of(heads.get(tool_stream(tool))) != tool.digest]
-        taken = [tool for tool in fresh if tool_stream(tool) in heads]
-        if taken and not replace:
-            sentence = "{} is registered already with another contract"
-            return [], [
-                Reason(code="DUPLICATE_TOOL", sentence=sentence.format(tool.qualified_name)) for tool in taken
-            ]
-        _record(transaction, fresh, heads, added_by)
-    return [tool.qualified_name for tool in fresh], []
+        heads = transaction.heads([tool_stream(tool) for tools in catalogues for tool in tools])
+        appends: list[Append] = []
+        added = [_add(transaction, tools, heads, appends, added_by, replace) for tools in catalogues]
+        if appends:
+            transaction.append(appends)
+            transaction.raise_epoch()
+    return added
+
+
+def _add(
+    transaction: LedgerTransaction,
+    tools: Sequence[Tool],
+    heads: Mapping[Stream, Head],
+    appends: list[Append],
+    added_by: str,
+    replace: bool,
+) -> Added:
+    fresh = [
+        (tool_stream(tool), tool, digest)
+        for tool in tools
+        if _digest_of(heads.get(tool_stream(tool))) != (digest := tool.digest)
+    ]
+    taken = [tool.qualified_name for stream, tool, _ in fresh if stream in heads]
+    if taken and not replace:
+        sentence = "{} is registered already with another contract"
+        return Added(
+            [], [], [Reason(code="DUPLICATE_TOOL", sentence=sentence.format(name)) for name in taken]
+        )
+    for stream, tool, digest in fresh:
+        body = tool.to_json()
+        transaction.put_contract(digest, canonical(body))
+        appends.append(_append(stream, heads.get(stream), tool, body, digest, added_by))
+    return Added([tool.qualified_name for _, tool, _ in fresh], taken, [])
 
 
 def _digest_of(head: Head | None) -> str | None:
     return None if head is None else head.contract_digest
 
 
-def _record(
-    transaction: LedgerTransaction, tools: Sequence[Tool], heads: Mapping[Stream, Head], added_by: str
-) -> None:
-    appends = []
-    for tool in tools:
-        stream, digest = tool_stream(tool), tool.digest
-        before = heads.get(stream)
-        payload = ToolRegistered(contract=tool.to_json(), contract_digest=digest)
-        event = new_event(payload, cause=f"operator:{added_by}", actor=added_by)
-        head = Head(
-            stream.kind, stream.id, tool=tool.qualified_name, contract_digest=digest, phase="registered"
-        )
-        appends.append(Append(stream, before.version if before else 0, [event], head=head))
-        transaction.put_contract(digest, canonical(tool.to_json()))
-    if appends:
-        transaction.append(appends)
-        transaction.raise_epoch()
+def _append(
+    stream: Stream, before: Head | None, tool: Tool, body: JsonObject, digest: str, added_by: str
+) -> Append:
+    payload = ToolRegistered(contract=body, contract_digest=digest)
+    event = new_event(payload, cause=f"operator:{added_by}", actor=added_by)
+    head = Head(stream.kind, stream.id, tool=tool.qualified_name, contract_digest=digest, phase="registered")
+    return Append(stream, before.version if before else 0, [event], head=head)

@@ -39,17 +39,19 @@ def open_named(path: Path) -> BinaryIO:
         raise GiveUpError("FILE_UNUSABLE", f"{path} is a folder, and a file is wanted") from error
 
 
-def numbered_lines(stream: BinaryIO) -> Iterator[tuple[int, bytes | NotJsonError]]:
+def numbered_lines(
+    stream: BinaryIO, size_bytes_max: int = LINE_BYTES_MAX
+) -> Iterator[tuple[int, bytes | NotJsonError]]:
     """Each line that is not blank, with its number from 1, or why it cannot be used; one line at a time.
 
-    A line of more than 4 MiB is skipped without being held, and a byte order mark is no part of any line.
+    A longer line is skipped without being held, and a byte order mark is no part of any line.
     """
     number = 0
-    while line := stream.readline(LINE_BYTES_MAX + 1):
+    while line := stream.readline(size_bytes_max + 1):
         number += 1
-        if len(line) > LINE_BYTES_MAX and not line.endswith(b"\n"):
+        if len(line) > size_bytes_max and not line.endswith(b"\n"):
             _skip_line(stream)
-            yield number, NotJsonError("JSON_SIZE", f"more than {LINE_BYTES_MAX} bytes")
+            yield number, NotJsonError("JSON_SIZE", f"more than {size_bytes_max} bytes")
         elif number == 1 and line.startswith(_BYTE_ORDER_MARK):
             yield number, NotJsonError("JSON_ENCODING", "begins with a byte order mark", 0)
         elif not line.isspace():

@@ -8,17 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gateway.cli.file import read_named
+from gateway.cli.file import open_named, read_named
 from gateway.cli.option import AsJson, Data
 from gateway.cli.output import Output, complain, standard_output
 from gateway.cli.place import enter, enter_running, require_owner
 from gateway.cli.verdict import Exit
 from gateway.cli.visible import visible, visible_json
-from interlock.errors import InterlockError, NotFoundError
+from interlock.errors import InterlockError, NotFoundError, UsageError
 
 if TYPE_CHECKING:
+    from gateway.embedded.directory import DataDirectory
+    from governance.catalogue import Added
     from interlock.contract import Tool
     from interlock.decision import Reason
+    from interlock.tier import Tier
 
 TOOLS_MAX = 100_000
 
@@ -40,6 +43,12 @@ _File = Annotated[
     Path, typer.Argument(metavar="FILE", help="A JSON list of contracts, or - for standard input.")
 ]
 _Catalogue = Annotated[str, typer.Option("--catalogue", metavar="NAME", help="Where the names belong.")]
+_OwnCatalogue = Annotated[
+    str | None, typer.Option("--catalogue", metavar="NAME", help="Where the names belong.")
+]
+_Bundle = Annotated[
+    bool, typer.Option("--bundle", help="FILE is a bundle: a line for each of many catalogues.")
+]
 _Tier = Annotated[
     _TierName | None, typer.Option("--tier", help="The tier of contracts that do not say theirs.")
 ]
@@ -67,15 +76,20 @@ def list_tools(data: Data = None, as_json: AsJson = False) -> None:
     output.table(("tool", "version", "tier", "pool", "answered by", "does"), rows)
 
 
-def _registered(data: Path | None) -> list[Tool]:
+def _registered(data: Path | None, name: str | None = None) -> list[Tool]:
+    """All that are registered, or the one of a name."""
     directory = enter(data)
     from gateway.reading import open_reading
     from interlock.canonical import read_stored
     from interlock.contract import Tool
-    from interlock.event import StreamKind
+    from interlock.event import Stream, StreamKind
 
+    kind = StreamKind.TOOL.value
     with open_reading(directory) as reading, reading.ledger.read() as view:
-        heads = view.heads_of(StreamKind.TOOL.value, limit=TOOLS_MAX)
+        if name is None:
+            heads = view.heads_of(kind, limit=TOOLS_MAX)
+        else:
+            heads = list(view.heads([Stream(kind, name)]).values())
         bodies = view.contracts([head.contract_digest for head in heads])
     return [Tool.model_validate(read_stored(bodies[head.contract_digest])) for head in heads]
 
@@ -96,7 +110,7 @@ def _summary(contract: Tool) -> dict[str, Any]:
 def show_tool(name: _Name, data: Data = None, as_json: AsJson = False) -> None:
     """One tool's whole contract, with the digest that pins it."""
     output = standard_output(as_json)
-    found = next((contract for contract in _registered(data) if contract.qualified_name == name), None)
+    found = next(iter(_registered(data, name)), None)
     if found is None:
         raise NotFoundError("tool", name)
     if as_json:
@@ -125,25 +139,41 @@ def check(
 
 def add(
     file: _File,
-    catalogue: _Catalogue,
+    catalogue: _OwnCatalogue = None,
     tier: _Tier = None,
     replace: _Replace = False,
+    bundle: _Bundle = False,
     data: Data = None,
     as_json: AsJson = False,
 ) -> int:
     """Register contracts that have no code here: the deterministic mock answers for them. All or none."""
     output = standard_output(as_json)
-    raw = read_named(file)  # before root is given up: the file belongs to whoever called
+    if bundle == (catalogue is not None):
+        raise UsageError("tools add needs --catalogue NAME, or --bundle for a file that names its catalogues")
+    stream = open_named(file)  # before root is given up: the file belongs to whoever called
     directory = enter_running(data)
     require_owner(directory)
+    if catalogue is None:
+        from gateway.cli.bundle import add_bundle
+
+        return add_bundle(directory, stream, _tier(tier), replace, output)
+    return _add_one(directory, stream.read(), catalogue, tier, replace, output)
+
+
+def _add_one(
+    directory: DataDirectory,
+    raw: bytes,
+    catalogue: str,
+    tier: _TierName | None,
+    replace: bool,
+    output: Output,
+) -> int:
     tools, refused = _read(raw, catalogue, tier)
     added: list[str] = []
-    before: set[str] = set()
+    replaced: list[str] = []
     if not refused:
-        before = _names(directory, tools)
-        added, refused = _record(directory, tools, replace)
-    replaced = [name for name in added if name in before]
-    if as_json:
+        added, replaced, refused = _record(directory, tools, replace)
+    if output.as_json:
         tiers = {name: said for name, said in _tiers(tools).items() if name in added}
         said = {"ok": not refused, "added": added, "replaced": replaced, "tiers": tiers}
         output.json({**said, "refused": _json(refused)})
@@ -152,25 +182,22 @@ def add(
     return Exit.ERROR if refused else Exit.OK
 
 
-def _record(directory: Any, tools: list[Tool], replace: bool) -> tuple[list[str], list[Reason]]:
+def _record(directory: DataDirectory, tools: list[Tool], replace: bool) -> Added:
     from gateway.reading import open_for_writing
     from gateway.wiring import wake_relay
-    from governance.catalogue import add_tools
+    from governance.catalogue import add_catalogues
     from governance.principal import LOCAL_OPERATOR
 
     with open_for_writing(directory) as ledger:
-        result = add_tools(ledger, tools, added_by=LOCAL_OPERATOR, replace=replace)
+        [result] = add_catalogues(ledger, [tools], added_by=LOCAL_OPERATOR, replace=replace)
     wake_relay(directory)
     return result
 
 
-def _names(directory: Any, tools: list[Tool]) -> set[str]:
-    """Those of these names that are taken already."""
-    from gateway.reading import open_reading
-    from governance.catalogue import tool_stream
+def _tier(name: _TierName | None) -> Tier | None:
+    from interlock.tier import Tier
 
-    with open_reading(directory) as reading, reading.ledger.read() as view:
-        return {stream.id for stream in view.heads([tool_stream(tool) for tool in tools])}
+    return None if name is None else Tier(name.value)
 
 
 def _tiers(tools: list[Tool]) -> dict[str, str]:
@@ -178,17 +205,15 @@ def _tiers(tools: list[Tool]) -> dict[str, str]:
 
 
 def _read(raw: bytes, catalogue: str, tier: _TierName | None) -> tuple[list[Tool], list[Reason]]:
-    from governance.catalogue import read_catalogue
+    from governance.catalogue import BUILTIN_OURS, read_catalogue
     from interlock.contract import BUILTIN_CATALOGUE
     from interlock.decision import Reason
     from interlock.errors import NotJsonError
-    from interlock.tier import Tier
 
     if catalogue == BUILTIN_CATALOGUE:
-        sentence = f"the catalogue {BUILTIN_CATALOGUE} belongs to the product"
-        return [], [Reason(code="CATALOGUE_INVALID", sentence=sentence)]
+        return [], [Reason(code="CATALOGUE_INVALID", sentence=BUILTIN_OURS)]
     try:
-        return read_catalogue(raw, catalogue, tier=None if tier is None else Tier(tier.value))
+        return read_catalogue(raw, catalogue, tier=_tier(tier))
     except NotJsonError as error:
         return [], [Reason(code=error.code, sentence=error.message)]
 
