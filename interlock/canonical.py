@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NoReturn, TypeAlias, Union
 
@@ -212,20 +212,38 @@ def _doubles_restored(value: Json) -> Json:
 
 def canonical(value: Json | FrozenJson) -> bytes:
     """The RFC 8785 bytes of a value, frozen or not. Raises `NotJsonError` for what is not I-JSON."""
-    if type(value) is MappingProxyType:
-        value = thaw(value)
-    if _orjson_is_canonical(value, CANONICAL_DEPTH_MAX):
-        written = _orjson_bytes(value)
-        if b"\\u0000" not in written:
-            return written
-    return rfc8785.dumps(_checked(value, CANONICAL_DEPTH_MAX))
+    written = quickly_written(value, CANONICAL_DEPTH_MAX)
+    return rfc8785.dumps(_checked(value, CANONICAL_DEPTH_MAX)) if written is None else written
 
 
-def _orjson_bytes(value: Json | FrozenJson) -> bytes:
+def quickly_written(value: Json | FrozenJson, depth_max: int) -> bytes | None:
+    """The canonical bytes of any value, where orjson provably writes them; None leaves it to `canonical`."""
+    return plainly_written(value, _unproxied) if _orjson_is_canonical(value, depth_max) else None
+
+
+def plainly_written(value: Any, default: Callable[[Any], Any] | None = None) -> bytes | None:
+    """The canonical bytes of what holds, as its types say, no double and no key beyond ASCII.
+
+    Unlike `canonical` it looks at no value one by one. `default` gives what orjson cannot write by itself;
+    `Fragment`s stand for what is canonical already. None where U+0000, a lone surrogate, a large integer or
+    something without a plain form is in it: the exact writer says what is wrong with it, if anything is.
+    """
     try:
-        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+        written = orjson.dumps(value, default, _PLAIN)
     except orjson.JSONEncodeError:
-        raise NotJsonError("JSON_UNICODE", "lone surrogate in a string or key") from None
+        return None
+    return None if b"\\u0000" in written else written
+
+
+Fragment = orjson.Fragment
+"""Canonical bytes that stand for their value within a larger one."""
+_PLAIN = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER
+
+
+def _unproxied(value: Any) -> Any:
+    if type(value) is MappingProxyType:
+        return value.copy()
+    raise TypeError
 
 
 def _orjson_is_canonical(value: Any, depth: int) -> bool:
@@ -243,7 +261,7 @@ def _orjson_is_canonical(value: Any, depth: int) -> bool:
                 continue
             if not left and kind in _CONTAINERS:
                 return False
-            if kind is dict:
+            if kind is dict or kind is MappingProxyType:
                 for key in item:
                     if type(key) is not str or not key.isascii():
                         return False
@@ -258,7 +276,7 @@ def _orjson_is_canonical(value: Any, depth: int) -> bool:
     return False
 
 
-_CONTAINERS = frozenset((dict, list, tuple))
+_CONTAINERS = frozenset((dict, MappingProxyType, list, tuple))
 
 
 def _is_plain_number(kind: type, value: Any) -> bool:

@@ -5,14 +5,41 @@ Never holds behaviour that needs a clock, a store or a network.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Self
+from enum import StrEnum
+from types import NoneType, UnionType
+from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer
 
-from interlock.canonical import JsonObject, canonical, freeze, sha256_hex, thaw
+from interlock.canonical import (
+    CANONICAL_DEPTH_MAX,
+    Fragment,
+    JsonObject,
+    canonical,
+    freeze,
+    plainly_written,
+    quickly_written,
+    sha256_hex,
+    thaw,
+)
 
 FrozenValue = Annotated[Any, BeforeValidator(freeze), PlainSerializer(thaw, return_type=Any)]
 """JSON of any shape, frozen all the way down when it is read, thawed into a fresh copy when written."""
+_FREE_FORM = tuple(FrozenValue.__metadata__)
+_WORD_DEPTH_MAX = 16
+"""How deep words stand within words at most; free JSON below them has the rest of the levels."""
+
+
+def _is_plain(annotation: Any) -> bool:
+    """Whether what has this type is written by orjson as JSON has it: no double, no free keys."""
+    origin = get_origin(annotation)
+    if origin in (Union, UnionType, tuple):
+        return all(part is Ellipsis or _is_plain(part) for part in get_args(annotation))
+    if origin is Literal:
+        return all(type(said) in (str, int) for said in get_args(annotation))
+    return annotation in (str, int, bool, NoneType) or (
+        isinstance(annotation, type) and issubclass(annotation, (Word, StrEnum))
+    )
 
 
 class Word(BaseModel):
@@ -20,13 +47,24 @@ class Word(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
+    free_fields: ClassVar[tuple[str, ...] | None] = None
+    """The fields that hold free JSON; None where another field may hold something that is not plain."""
+
+    @classmethod
+    def __pydantic_on_complete__(cls) -> None:
+        free = tuple(name for name, field in cls.model_fields.items() if tuple(field.metadata) == _FREE_FORM)
+        others = [field.annotation for name, field in cls.model_fields.items() if name not in free]
+        cls.free_fields = free if all(map(_is_plain, others)) else None
+
     def to_json(self) -> JsonObject:
         """A fresh, mutable JSON object of this word."""
         return self.model_dump(mode="json")
 
     def to_bytes(self) -> bytes:
-        """The canonical bytes (RFC 8785) of this word."""
-        return canonical(self.to_json())
+        """The canonical bytes (RFC 8785) of this word: those of `to_json`, mostly without making it."""
+        if self.free_fields is None:
+            return canonical(self.to_json())
+        return plainly_written(self, _members) or canonical(self.to_json())
 
     @property
     def digest(self) -> str:
@@ -37,3 +75,19 @@ class Word(BaseModel):
     def from_json(cls, value: JsonObject) -> Self:
         """Read what `to_json` wrote; raises pydantic's ValidationError on anything else."""
         return cls.model_validate(value)
+
+
+def _members(word: Any) -> dict[str, Any]:
+    """A word's members as orjson takes them, free JSON in its canonical bytes; fails for all but words."""
+    free = word.free_fields  # asked for rather than judged by `isinstance`, which pydantic makes dear
+    if free is None:
+        raise TypeError
+    members: dict[str, Any] = word.__dict__
+    return members | {name: _fragment(members[name]) for name in free} if free else members
+
+
+def _fragment(value: Any) -> Fragment:
+    written = quickly_written(value, CANONICAL_DEPTH_MAX - _WORD_DEPTH_MAX)
+    if written is None:
+        raise TypeError
+    return Fragment(written)
