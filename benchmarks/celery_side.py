@@ -12,20 +12,18 @@ from pathlib import Path
 
 from redis import Redis
 
-from benchmarks.bare import COUNTER, PROCESSES, QUEUE, TASK
+from benchmarks.approach import Approach
+from benchmarks.bare import COUNTER, PROCESSES
 from benchmarks.checkout import environment
 from benchmarks.figure import Rate
+from benchmarks.order import BARE, Order
+from benchmarks.plan import Plan
 from benchmarks.process import Meter
-from benchmarks.produce import Produce, Submission, in_batches
+from benchmarks.produce import in_batches
+from benchmarks.producer import crew, own_commands
 from gateway.embedded.adapters.valkey import find_server
 from gateway.embedded.broker import BrokerServer
 from gateway.embedded.directory import DataDirectory, prepare
-from interlock.errors import OursToFixError
-from interlock.identifier import new_id
-
-READY_SECONDS = 60.0
-DONE_SECONDS = 300.0
-POLL_SECONDS = 0.005
 
 
 class CelerySide:
@@ -38,33 +36,37 @@ class CelerySide:
         self._client = Redis.from_url(directory.broker_client_url, decode_responses=True)
         self._meter = Meter({broker_pid: "broker", **{worker.pid: "worker" for worker in workers}})
 
-    def measure(self, produce: Produce, n: int) -> Rate:
-        """Have `n` tasks done; the clock stops when the last one has counted."""
+    def measure(self, way: str, plan: Plan) -> Rate:
+        """Have `plan.n` tasks done; the clock stops when the last one has counted."""
         self._client.set(COUNTER, 0)
-        self._meter.begin()
-        began = time.perf_counter()
-        produce(self._directory.broker_url, _submissions(n))
-        self._await(n, DONE_SECONDS)
-        taken = time.perf_counter() - began
-        return Rate(n / taken, self._meter.microseconds(n))
+        orders = [share.to_line() for share in self._order(way, plan.n).shared(plan.producers)]
+        with crew(own_commands(plan.producers), orders) as producers:
+            self._meter.begin()
+            began = time.perf_counter()
+            producers.begin()
+            Approach(self._done, "Celery").reach(plan.n)
+            taken = time.perf_counter() - began
+            spent = self._meter.spent() | {"producer": producers.finish()}
+        costs = {name: seconds * 1_000_000 / plan.n for name, seconds in spent.items() if seconds}
+        return Rate(plan.n / taken, costs)
 
     def await_workers(self, count: int) -> None:
         """Wait until every worker takes tasks: as many probes at once as all of them hold, twice."""
         self._client.set(COUNTER, 0)
-        for rounds in (1, 2):
-            in_batches(self._directory.broker_url, _submissions(count))
-            self._await(rounds * count, READY_SECONDS)
+        with in_batches(self._directory.broker_url) as send:
+            for rounds in (1, 2):
+                send(self._order("batch", count).submissions())
+                Approach(self._done, "Celery").reach(rounds * count)
 
     def settings(self) -> dict[str, str]:
         """Durability of the broker, as it answers itself."""
         return {name: str(self._client.config_get(name)[name]) for name in ("appendonly", "appendfsync")}
 
-    def _await(self, count: int, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        while int(self._client.get(COUNTER) or 0) < count:
-            if time.monotonic() > until:
-                raise OursToFixError("NOT_RUNNING", f"Celery did not get through {count} tasks")
-            time.sleep(POLL_SECONDS)
+    def _order(self, way: str, n: int) -> Order:
+        return Order(BARE, way, self._directory.broker_url, n)
+
+    def _done(self) -> int:
+        return int(self._client.get(COUNTER) or 0)
 
     def close(self) -> None:
         """Let go of the connection."""
@@ -118,8 +120,3 @@ def _stop(worker: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         worker.kill()
         worker.wait()
-
-
-def _submissions(n: int) -> Iterator[Submission]:
-    for _ in range(n):
-        yield Submission(TASK, QUEUE, new_id(), {})

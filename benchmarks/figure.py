@@ -14,6 +14,8 @@ class Rate:
 
     per_s: float
     cpu_us: Mapping[str, float]
+    phase_ms: Mapping[str, float | None] = field(default_factory=dict)
+    """Step of an invocation → the median milliseconds it took; nothing where no steps are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,16 @@ class Side:
         }
         spent = sorted(medians.items(), key=lambda item: (-item[1], item[0]))
         return {name: cost for name, cost in spent if cost > 0}
+
+    @property
+    def phase_ms(self) -> dict[str, float]:
+        """Step → the median over the rounds, in the order of the steps."""
+        taken: dict[str, list[float]] = {}
+        for rate in self.rounds:
+            for name, value in rate.phase_ms.items():
+                if value is not None:
+                    taken.setdefault(name, []).append(value)
+        return {name: round(statistics.median(values), 2) for name, values in taken.items()}
 
 
 def ratio(ours: Side, theirs: Side) -> float:
@@ -125,46 +137,100 @@ class Proof:
 
 
 @dataclass(frozen=True, slots=True)
+class Governed:
+    """Everything of the governed side on one store."""
+
+    single: Side
+    batch: Side
+    idle: Idle
+    catchup_events_per_s: float
+    proof: Proof
+
+    def to_json(self, bare: Bare) -> dict[str, Any]:
+        """Its figures beside those of the other side."""
+        return {
+            "governed_per_s": self.single.per_s,
+            "governed_batch_per_s": self.batch.per_s,
+            "ratio": ratio(self.single, bare.single),
+            "ratio_batch": ratio(self.batch, bare.batch),
+            "ratio_batch_to_tuned": ratio(self.batch, bare.tuned),
+            "cpu_ratio": cpu_ratio(self.single, bare.single),
+            "cpu_ratio_batch": cpu_ratio(self.batch, bare.batch),
+            **self.idle.to_json(),
+            "catchup_events_per_s": round(self.catchup_events_per_s, 1),
+            "rebuild_events_per_s": self.proof.rebuild_events_per_s,
+            "proof": {**asdict(self.proof), "ok": self.proof.is_good},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Bare:
+    """Everything of bare Celery."""
+
+    single: Side
+    batch: Side
+    tuned: Side
+
+
+STORES = ("sqlite", "postgresql")
+UNITS = ("_events_per_s", "_per_s", "_ms", "_percent", "_mb")
+
+
+def on(store: str, name: str) -> str:
+    """The report's word for a figure on a store: SQLite's has none, others stand before the unit."""
+    if store == STORES[0]:
+        return name
+    unit = next((unit for unit in UNITS if name.endswith(unit)), "")
+    return f"{name.removesuffix(unit)}_{store}{unit}"
+
+
+@dataclass(frozen=True, slots=True)
 class Measured:
     """Everything of one run."""
 
     n: int
-    governed: Side
-    celery: Side
-    governed_batch: Side
-    celery_batch: Side
-    celery_tuned: Side
-    idle: Idle
+    governed: Mapping[str, Governed]
+    """By store; what was not measured is absent."""
+    bare: Bare
     sandbox: Sandbox
-    proof: Proof
     durability: Mapping[str, Any]
     batch: Mapping[str, Any]
     setting: Mapping[str, Any] = field(default_factory=dict)
+    peers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether everything that was measured really happened."""
+        return all(governed.proof.is_good for governed in self.governed.values())
 
     def to_json(self) -> dict[str, Any]:
-        """The report as one JSON object."""
-        sides = {
-            "governed": self.governed,
-            "celery": self.celery,
-            "governed_batch": self.governed_batch,
-            "celery_batch": self.celery_batch,
-            "celery_tuned": self.celery_tuned,
-        }
+        """The report as one JSON object; the figures of a store that was not measured are None."""
+        sides = self._sides()
+        bare = {"celery": self.bare.single, "celery_batch": self.bare.batch, "celery_tuned": self.bare.tuned}
+        report: dict[str, Any] = {"n": self.n}
+        names = {name for governed in self.governed.values() for name in governed.to_json(self.bare)}
+        for store in STORES:
+            governed = self.governed.get(store)
+            figures = dict.fromkeys(sorted(names)) if governed is None else governed.to_json(self.bare)
+            report |= {on(store, name): value for name, value in figures.items()}
         return {
-            "n": self.n,
-            **{f"{name}_per_s": side.per_s for name, side in sides.items()},
-            "ratio": ratio(self.governed, self.celery),
-            "ratio_batch": ratio(self.governed_batch, self.celery_batch),
-            "ratio_batch_to_tuned": ratio(self.governed_batch, self.celery_tuned),
-            "cpu_ratio": cpu_ratio(self.governed, self.celery),
-            "cpu_ratio_batch": cpu_ratio(self.governed_batch, self.celery_batch),
-            **self.idle.to_json(),
-            "rebuild_events_per_s": self.proof.rebuild_events_per_s,
+            **report,
+            **{f"{name}_per_s": side.per_s for name, side in bare.items()},
+            **{f"peer_{name}_per_s": peer.get("per_s") for name, peer in self.peers.items()},
             **self.sandbox.to_json(),
-            "proof": {**asdict(self.proof), "ok": self.proof.is_good},
             "durability": dict(self.durability),
             "batch": dict(self.batch),
             "rounds": {name: side.runs for name, side in sides.items()},
             "cpu_us_each": {name: side.cpu_us for name, side in sides.items()},
+            "phase_ms": {name: side.phase_ms for name, side in sides.items() if side.phase_ms},
+            "peers": {name: dict(peer) for name, peer in self.peers.items()},
             "setting": dict(self.setting),
         }
+
+    def _sides(self) -> dict[str, Side]:
+        sides = {}
+        for store, governed in self.governed.items():
+            sides[on(store, "governed")] = governed.single
+            sides[on(store, "governed_batch")] = governed.batch
+        bare = self.bare
+        return {**sides, "celery": bare.single, "celery_batch": bare.batch, "celery_tuned": bare.tuned}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from gateway.embedded.kernel import descendants, resident_share_bytes
@@ -41,7 +41,7 @@ def spent(
 
 
 class Meter:
-    """Measures the CPU time of trees of processes, and of this one as the producer."""
+    """Measures the CPU time of trees of processes, and of this one, which only looks on."""
 
     def __init__(self, roots: Mapping[int, str]) -> None:
         """`roots` name processes; what is below one of them and has no name of its own has its name."""
@@ -52,19 +52,20 @@ class Meter:
         """From now on."""
         self._before = self._now()
 
-    def microseconds(self, n: int) -> dict[str, float]:
-        """Name → microseconds of CPU for each of `n`, since `begin`."""
-        used = spent(self._before, self._now())
-        return {name: seconds * 1_000_000 / n for name, seconds in used.items() if seconds}
+    def spent(self) -> dict[str, float]:
+        """Name → CPU seconds since `begin`."""
+        return spent(self._before, self._now())
 
     def _now(self) -> dict[int, tuple[str, float]]:
         named = {below: name for root, name in self._roots.items() for below in descendants(root)}
-        return cpu_seconds({**named, **self._roots, os.getpid(): "producer"})
+        return cpu_seconds({**named, **self._roots, os.getpid(): "measuring"})
 
 
-def idle_cost(root: int, seconds: float, wait: Callable[[float], object] = time.sleep) -> tuple[float, float]:
-    """(CPU in percent of one core, PSS in megabytes) of a whole tree while nobody asks it anything."""
-    pids = dict.fromkeys({root, *descendants(root)}, "")
+def idle_cost(
+    roots: Iterable[int], seconds: float, wait: Callable[[float], object] = time.sleep
+) -> tuple[float, float]:
+    """(CPU in percent of one core, PSS in megabytes) of whole trees while nobody asks them anything."""
+    pids = {pid: "" for root in roots for pid in (root, *descendants(root))}
     before, began = cpu_seconds(pids), time.monotonic()
     wait(seconds)
     used = sum(spent(before, cpu_seconds(pids)).values())

@@ -1,17 +1,22 @@
 """The producers: Celery's own `send_task`, one call at a time, or batches of the same messages.
 
-Both sides are fed by this one module; only task, queue and arguments differ.
+Both sides are fed by this one module; only task, queue and arguments differ. An identifier is made when its
+call is sent, and holds the moment.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Any
 
 from celery import Celery
 from kombu import Producer
+
+from interlock.identifier import new_id
 
 BATCH = 500
 """Messages in one batch, on both sides."""
@@ -23,53 +28,67 @@ class Submission:
 
     task: str
     queue: str
-    task_id: str
     kwargs: dict[str, Any]
 
 
-class Produce(Protocol):
-    """One way to send many."""
+Send = Callable[[Iterable[Submission]], None]
+"""Sends all of them over a connection that is held."""
+Open = Callable[[str], AbstractContextManager[Send]]
+"""Opens one way to send many to a broker."""
 
-    def __call__(self, broker_url: str, submissions: Iterable[Submission]) -> None: ...
 
-
-def one_by_one(broker_url: str, submissions: Iterable[Submission]) -> None:
+@contextmanager
+def one_by_one(broker_url: str) -> Iterator[Send]:
     """Each by a `send_task` of its own over one held producer, as a service in front of a queue does it."""
     app = _app(broker_url)
     with app.connection_for_write() as connection, app.amqp.Producer(connection) as producer:
-        for item in submissions:
-            app.send_task(
-                item.task,
-                kwargs=item.kwargs,
-                queue=item.queue,
-                task_id=item.task_id,
-                producer=producer,
-                ignore_result=True,
-            )
+        connection.ensure_connection()
+
+        def send(submissions: Iterable[Submission]) -> None:
+            for item in submissions:
+                app.send_task(
+                    item.task,
+                    kwargs=item.kwargs,
+                    queue=item.queue,
+                    task_id=new_id(),
+                    producer=producer,
+                    ignore_result=True,
+                )
+
+        yield send
     app.close()
 
 
-def in_batches(broker_url: str, submissions: Iterable[Submission]) -> None:
+@contextmanager
+def in_batches(broker_url: str) -> Iterator[Send]:
     """The same messages through kombu's `Producer.batch`."""
     app = _app(broker_url)
-    waiting = iter(submissions)
     with app.connection_for_write() as connection:
         producer: Any = Producer(connection.default_channel)
-        while items := list(islice(waiting, BATCH)):
-            with producer.batch(max_size=len(items)):
-                for item in items:
-                    _publish(producer, item)
+
+        def send(submissions: Iterable[Submission]) -> None:
+            waiting = iter(submissions)
+            while items := list(islice(waiting, BATCH)):
+                with producer.batch(max_size=len(items)):
+                    for item in items:
+                        _publish(producer, item)
+
+        yield send
     app.close()
+
+
+WAYS: Mapping[str, Open] = MappingProxyType({"single": one_by_one, "batch": in_batches})
 
 
 def _publish(producer: Any, item: Submission) -> None:
+    identifier = new_id()
     producer.publish(
         [[], item.kwargs, {}],
         routing_key=item.queue,
         exchange="",
         serializer="json",
-        headers={"lang": "py", "task": item.task, "id": item.task_id, "ignore_result": True},
-        correlation_id=item.task_id,
+        headers={"lang": "py", "task": item.task, "id": identifier, "ignore_result": True},
+        correlation_id=identifier,
     )
 
 

@@ -1,4 +1,7 @@
-"""Says what each role spends its time on: a run under cProfile, told by function. `[--single] FOLDER N`."""
+"""Says what each role spends its time on: a run under cProfile, told by function. `[--single] FOLDER N`.
+
+`INTERLOCK_LEDGER_URL` names another store than SQLite, as for the product.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,8 @@ import pstats
 import sys
 from pathlib import Path
 
-from benchmarks.produce import in_batches, one_by_one
+from benchmarks.plan import SQLITE, Plan
+from benchmarks.store import LEDGER_URL, Store
 from benchmarks.system import governed_side
 from gateway.embedded.directory import DataDirectory
 from interlock.errors import UsageError
@@ -20,11 +24,12 @@ def main(arguments: list[str]) -> None:
     """Run N invocations through a profiled system on FOLDER and print each role's dearest functions."""
     if os.geteuid() == 0:
         raise UsageError("start it as an ordinary account: it measures as that account")
-    single = "--single" in arguments
+    way = "single" if "--single" in arguments else "batch"
     folder, n = (argument for argument in arguments if not argument.startswith("--"))
     directory = DataDirectory.at(folder)
-    with governed_side(directory, "benchmarks.profiled") as side:
-        rate = side.measure(one_by_one if single else in_batches, int(n))
+    store = Store(os.environ.get(LEDGER_URL, SQLITE).partition(":")[0], os.environ.get(LEDGER_URL))
+    with governed_side(directory, store, "benchmarks.profiled") as side:
+        rate = side.measure(way, Plan.of(int(n)))
     print(f"{rate.per_s:.0f}/s under the profiler")
     for path in sorted((directory.path / "profile").glob("*.pstats")):
         _tell(path, int(n))

@@ -66,6 +66,17 @@ def bench(
     rounds: Annotated[
         int | None, typer.Option("--rounds", metavar="N", min=1, help="Pairs of measurements.")
     ] = None,
+    producers: Annotated[
+        int | None,
+        typer.Option("--producers", metavar="K", min=1, help="How many submit at once, on each side."),
+    ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option("--store", metavar="S", help="sqlite, postgresql or both; else what can be measured."),
+    ] = None,
+    peers: Annotated[
+        bool, typer.Option("--peers", help="Put other queues beside it, as far as they are installed.")
+    ] = False,
     folder: Annotated[
         Path | None, typer.Option("--folder", metavar="DIR", help="On which disk; else /var/tmp.")
     ] = None,
@@ -79,7 +90,9 @@ def bench(
         if error.name is None or not error.name.startswith("benchmarks"):
             raise
         raise UsageError("the benchmarks are part of a checkout, not of an installation") from error
-    return main(as_json=as_json, n=n, rounds=rounds, folder=folder)
+    return main(
+        as_json=as_json, n=n, rounds=rounds, producers=producers, store=store, peers=peers, folder=folder
+    )
 
 
 def _collect_as_usual() -> None:

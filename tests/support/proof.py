@@ -1,6 +1,6 @@
 """The frame of a long proof: what it is about, how long it takes, what it prints on its way and at its end.
 
-A proof is a file `tests/prove/test_NAME.py` with one module-level `PROOF = Outline(…)`, all keywords and plain
+A proof is a file `tests/prove/test_NAME.py` with one module-level `PROOF = Outline(…)`, all keywords and
 literals, which `./run prove` reads without importing it. The frame measures nothing and judges nothing.
 """
 

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.figure import Idle, Measured, Proof, Rate, Sandbox, Side, cpu_ratio, percentile, ratio
+from benchmarks.figure import (
+    Bare,
+    Governed,
+    Idle,
+    Measured,
+    Proof,
+    Rate,
+    Sandbox,
+    Side,
+    cpu_ratio,
+    on,
+    percentile,
+    ratio,
+)
 from benchmarks.tell import BUDGETS, lines
 
 PROMISED = (
@@ -18,23 +31,32 @@ def side(*rates: float) -> Side:
     return Side([Rate(rate, {"governor": 200.0, "broker": 50.0 + rate}) for rate in rates])
 
 
-def measured(proof: Proof | None = None, sandbox: Sandbox | None = None) -> Measured:
+PHASES = {"proposed_to_requested": 4.0, "requested_to_granted": None}
+GOOD = Proof(True, 400, 100, 100, True, 12_000.0)
+
+
+def governed(proof: Proof, factor: float = 1.0) -> Governed:
+    single = Side([Rate(rate * factor, {"governor": 200.0}, PHASES) for rate in (200.0, 300.0, 250.0)])
+    return Governed(single, side(400, 400, 400), Idle([5.0, 1.0, 9.0], 1.0, 200.0), 11_000.0, proof)
+
+
+def measured(
+    proof: Proof = GOOD, sandbox: Sandbox | None = None, *, stores: tuple[str, ...] = ("sqlite",)
+) -> Measured:
     settings = {"journal_mode": "wal", "synchronous": "2"}
     broker = {"appendonly": "yes", "appendfsync": "everysec"}
+    setting = {"rounds": 3, "producers": 1, "tenants": 1, "sessions_a_measurement": 200, "cores": 2}
     return Measured(
         n=100,
-        governed=side(200, 300, 250),
-        celery=side(100, 100, 100),
-        governed_batch=side(400, 400, 400),
-        celery_batch=side(100, 100, 100),
-        celery_tuned=side(500, 500, 500),
-        idle=Idle([5.0, 1.0, 9.0], 1.0, 200.0),
+        governed={store: governed(proof, 1.0 if store == "sqlite" else 0.5) for store in stores},
+        bare=Bare(side(100, 100, 100), side(100, 100, 100), side(500, 500, 500)),
         sandbox=sandbox or Sandbox(10.0, 2.0),
-        proof=proof or Proof(True, 400, 100, 100, True, 12_000.0),
         durability={"ledger": settings, "broker": broker, "fdatasync_p50_ms": 0.1},
         batch={"published": 500},
-        setting={"rounds": 3, "load_before": 0.1, "load_after": 2.0},
-    )
+        setting={**setting, "load_before": 0.1, "load_after": 2.0},
+        peers={"huey": {"per_s": 50.0, "rounds": [50.0], "version": "huey 1", "durability": "none"},
+               "dbos": {"per_s": None, "rounds": [], "missing": "not installed: pip install dbos"}},
+    )  # fmt: skip
 
 
 def test_the_ratio_is_the_median_of_the_pairs_not_of_the_sides() -> None:
@@ -81,6 +103,36 @@ def test_the_report_holds_every_promised_figure() -> None:
     assert report["ratio"] == 2.5
     assert report["sandbox_p50_ratio"] == 5.0
     assert report["idle_p50_ms"] == 5.0
+    assert report["phase_ms"] == {"governed": {"proposed_to_requested": 4.0}}
+
+
+def test_a_store_has_keys_of_its_own_and_none_where_it_was_not_measured() -> None:
+    one, two = measured().to_json(), measured(stores=("sqlite", "postgresql")).to_json()
+    assert one.keys() == two.keys()
+    assert (one["ratio_postgresql"], two["ratio"], two["ratio_postgresql"]) == (None, 2.5, 1.25)
+    assert (one["idle_p50_postgresql_ms"], two["idle_p50_postgresql_ms"]) == (None, 5.0)
+    assert two["rounds"]["governed_postgresql"] == [100.0, 150.0, 125.0]
+    only = measured(stores=("postgresql",)).to_json()
+    assert (only["ratio"], only["ratio_postgresql"]) == (None, 1.25)
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        ("governed_per_s", "governed_postgresql_per_s"),
+        ("rebuild_events_per_s", "rebuild_postgresql_events_per_s"),
+        ("ratio_batch", "ratio_batch_postgresql"),
+    ],
+)
+def test_the_word_of_a_store_stands_before_the_unit(name: str, word: str) -> None:
+    assert on("postgresql", name) == word
+    assert on("sqlite", name) == name
+
+
+def test_peers_are_told_and_what_is_missing_is_named() -> None:
+    report = measured().to_json()
+    assert (report["peer_huey_per_s"], report["peer_dbos_per_s"]) == (50.0, None)
+    assert any("pip install dbos" in line for line in lines(report))
 
 
 def test_what_could_not_be_measured_is_told_as_such() -> None:
@@ -98,11 +150,12 @@ def test_what_could_not_be_measured_is_told_as_such() -> None:
     ],
 )
 def test_without_proof_nothing_is_good(proof: Proof) -> None:
-    assert not measured(proof).proof.is_good
+    assert not measured(proof).is_proven
+    assert not measured(proof, stores=("postgresql",)).is_proven
     assert measured(proof).to_json()["proof"]["ok"] is False
 
 
 def test_every_budget_is_told_with_its_verdict() -> None:
-    told = list(lines(measured().to_json()))
+    told = list(lines(measured(stores=("sqlite", "postgresql")).to_json()))
     for name in BUDGETS:
         assert any(line.split()[:1] == [name] and ("met" in line or "MISSED" in line) for line in told), name

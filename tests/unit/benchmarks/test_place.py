@@ -53,7 +53,7 @@ def test_the_probe_of_the_disk_leaves_nothing(tmp_path: Path) -> None:
 
 def test_a_small_plan_is_small_in_everything() -> None:
     small, usual = Plan.of(100, None), Plan.of(None, None)
-    assert (small.n, small.rounds, small.idle_submits) == (100, 3, 100)
+    assert (small.n, small.rounds, small.idle_submits) == (100, 3, 50)
     assert (usual.n, usual.idle_submits) == (N_DEFAULT, 200)
 
 
