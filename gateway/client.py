@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gateway.embedded.broker import is_ready
 from gateway.embedded.directory import DataDirectory, default_path
 from gateway.reading import LedgerOutcomes, open_reading
+from gateway.wiring import broker_answers
 from interlock.approval import ApprovalSnapshot
 from interlock.client import Client
 from interlock.errors import NotRunningError
@@ -30,7 +30,7 @@ def connect(directory: str | Path | None = None, **options: Any) -> Iterator[Cli
     `options` are those of `interlock.Client` (`client`, `signer`, `timeout_seconds`). Raises NotRunningError.
     """
     place = _place(directory)
-    if not is_ready(place):
+    if not broker_answers(place):
         raise NotRunningError(str(place.path))
     with open_reading(place) as reading:
         source = LedgerOutcomes(reading.ledger)
@@ -50,4 +50,5 @@ def parked(directory: str | Path | None = None) -> list[ApprovalSnapshot]:
 
 
 def _place(directory: str | Path | None) -> DataDirectory:
-    return DataDirectory.at(default_path(os.environ, os.geteuid()) if directory is None else directory)
+    path = default_path(os.environ, os.geteuid()) if directory is None else directory
+    return DataDirectory.at(path, os.environ)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import stat
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from gateway.embedded.directory import DataDirectory
 from gateway.embedded.environment import Check
+from gateway.embedded.ledger_note import server_of
 from governance.ledger import LedgerView
 from interlock.errors import InterlockError
 
@@ -35,6 +37,8 @@ DURABLE: Mapping[str, str] = MappingProxyType(
     }
 )
 """What the ledger's connections must answer."""
+DURABLE_SERVER = ("fsync", "synchronous_commit", "full_page_writes")
+"""What a PostgreSQL server must not have switched off."""
 
 
 def examine(directory: DataDirectory) -> list[Check]:
@@ -128,14 +132,17 @@ def check_ledger(directory: DataDirectory) -> list[Check]:
     """The ledger's settings as a live connection answers them, who claims, and what waits."""
     from gateway.reading import open_reading
 
-    if not directory.ledger.exists():
+    server = server_of(directory)
+    if not server and not directory.ledger.exists():
         return [Check("ledger", "off", "none yet", "`interlock up` makes it")]
     try:
         with open_reading(directory) as reading:
-            settings = {**reading.ledger.settings(), "journal_mode": journal_mode(directory)}
+            settings = dict(reading.ledger.settings())
+            if not server:
+                settings["journal_mode"] = journal_mode(directory)
             with reading.ledger.read() as view:
                 return [
-                    judge_settings(settings),
+                    judge_server(settings) if server else judge_settings(settings),
                     check_claimers(view, directory),
                     *check_backlog(view),
                     check_projection(reading.projection is not None, _stopped(reading), view.last_seq()),
@@ -151,6 +158,15 @@ def journal_mode(directory: DataDirectory) -> str:
     return "wal" if header[FORMAT_PLACES] == WAL_FORMAT else "delete"
 
 
+def judge_server(settings: Mapping[str, str]) -> Check:
+    """The same of a PostgreSQL server."""
+    shown = ", ".join(f"{name}={value}" for name, value in sorted(settings.items()))
+    off = [name for name in DURABLE_SERVER if settings.get(name) == "off"]
+    if off:
+        return Check("ledger", "failed", shown, f"{', '.join(off)} must be on: commits may be lost")
+    return Check("ledger", "ok", shown)
+
+
 def judge_settings(settings: Mapping[str, str]) -> Check:
     """Whether what was committed survives a power cut, by the settings as read back."""
     shown = ", ".join(f"{name}={value}" for name, value in sorted(settings.items()))
@@ -164,8 +180,12 @@ def check_claimers(view: LedgerView, directory: DataDirectory) -> Check:
     """Boots that never said that they ended, and whether their processes live."""
     from workers.lease import is_boot_alive
 
-    boots = view.boots()
-    dead = [boot for boot in boots if not is_boot_alive(directory.boots, boot.boot_id)]
+    boots, here = view.boots(), socket.gethostname()
+    dead = [
+        boot
+        for boot in boots  # of another host only its counter says whether it lives
+        if boot.host.partition(":")[0] == here and not is_boot_alive(directory.boots, boot.boot_id)
+    ]
     names = ", ".join(sorted(boot.role for boot in boots if boot not in dead))
     if dead:
         gone = ", ".join(f"{boot.role} ({boot.pid})" for boot in dead)

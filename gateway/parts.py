@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from gateway.embedded.directory import DataDirectory
+from gateway.store import open_ledger, open_projection, sequencer_of
 from governance.adapters.aes_sealer import AesSealer
-from governance.adapters.sqlite_ledger import SqliteLedger
 from governance.keys import KeyPurpose, make_keys, read_key, read_public
 from interlock.adapters.ed25519 import Ed25519Signer, kid_of
 from interlock.adapters.redis_client import connect
@@ -18,7 +19,12 @@ from interlock.adapters.redis_stream import RedisEventStream
 from interlock.adapters.redis_waker import RedisWaker
 from interlock.clock import SystemClock, clock_from
 from interlock.fault import FaultPoints, faults_from
+from interlock.identifier import new_id
 from interlock.settings import Settings, settings_from
+from scheduler.relay import Sequencer
+
+if TYPE_CHECKING:
+    from gateway.store import OpenLedger, OpenProjection
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +41,17 @@ class Parts:
         """The parts an environment asks for; raises ValueError naming a variable that cannot be read."""
         return cls(directory, settings_from(environment), clock_from(environment), faults_from(environment))
 
-    def ledger(self, *, create: bool = False) -> SqliteLedger:
-        """The ledger, open for this process."""
-        return SqliteLedger.open(self.directory.ledger, SystemClock(), create=create, faults=self.faults)
+    def ledger(self, *, create: bool = False) -> OpenLedger:
+        """The ledger, open for this process, wherever it lies."""
+        return open_ledger(self.directory, create=create, faults=self.faults)
+
+    def projection(self) -> OpenProjection:
+        """The views, open to be projected into; they lie beside the ledger."""
+        return open_projection(self.directory)
+
+    def sequencer(self, ledger: OpenLedger) -> Sequencer:
+        """What gives the ledger's events their place, in a life of its own of this process."""
+        return sequencer_of(ledger, new_id())
 
     def make_keys(self) -> None:
         """Make the installation's keys, where it has none."""

@@ -14,9 +14,10 @@ SHARED = (
     "workers.adapters.celery_pool",
     "gateway.roles",
 )
+WITH_POSTGRES = ("governance.adapters.postgres_ledger", "workers.adapters.postgres_projection")
 
 
-def import_shared() -> None:
+def import_shared(*, with_postgres: bool = False) -> None:
     """Import each; none of them starts a thread or opens anything."""
-    for name in SHARED:
+    for name in (*SHARED, *(WITH_POSTGRES if with_postgres else ())):
         import_module(name)

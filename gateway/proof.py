@@ -7,8 +7,6 @@ from pathlib import Path
 
 from gateway.embedded.directory import DataDirectory
 from gateway.reading import open_reading
-from governance.adapters.sqlite_ledger.connection import Database
-from governance.adapters.sqlite_ledger.record import SqliteRecords
 from governance.keys import read_public
 from governance.verify import Report, verify
 from interlock.adapters.ed25519 import Ed25519KeyRing, kid_of
@@ -16,12 +14,6 @@ from interlock.adapters.ed25519 import Ed25519KeyRing, kid_of
 
 def prove_log(directory: DataDirectory, elsewhere: Sequence[Path] = ()) -> Report:
     """What verification says of the directory's ledger. Raises what opening it raises."""
-    with open_reading(directory) as reading:
-        incarnation = reading.ledger.info.incarnation
     keys = {purpose: [(kid_of(key), key)] for purpose, key in read_public(directory.keys).items()}
-    database = Database(directory.ledger, read_only=True)
-    try:
-        records = SqliteRecords(database, incarnation)
-        return verify(records, elsewhere, keys, Ed25519KeyRing, own=directory.anchors)
-    finally:
-        database.close()
+    with open_reading(directory) as reading:
+        return verify(reading.ledger.records(), elsewhere, keys, Ed25519KeyRing, own=directory.anchors)

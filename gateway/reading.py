@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from gateway.embedded.directory import DataDirectory
-from governance.adapters.sqlite_ledger import SqliteLedger
+from gateway.store import open_ledger, read_projection
 from governance.ledger import Head, Ledger
-from interlock.clock import SystemClock
 from interlock.errors import InterlockError
 from interlock.event import StoredEvent, StreamKind, invocation_stream
 from interlock.phase import Phase
@@ -22,8 +22,9 @@ from interlock.projection import Checkpoint, StoppedSession
 from interlock.reduce import DefaultToolReducer
 from interlock.state import SessionName, ToolInvocationRecord, ToolState
 from interlock.workspace import DEFAULT_TENANT
-from workers.adapters.sqlite_projection import SqliteProjection
-from workers.adapters.views_file import is_current
+
+if TYPE_CHECKING:
+    from gateway.store import OpenLedger, OpenProjection
 
 POLL_FIRST_SECONDS = 0.002
 POLL_SECONDS_MAX = 0.02
@@ -46,8 +47,8 @@ class ProjectedState:
 class Reading:
     """A directory that is open to be read."""
 
-    ledger: Ledger
-    projection: SqliteProjection | None
+    ledger: OpenLedger
+    projection: OpenProjection | None
     """None where nothing was ever projected, or only by an older version of this program."""
 
     def record(self, invocation_id: str) -> ToolInvocationRecord | None:
@@ -120,11 +121,10 @@ def fold_on(state: ToolState, events: Iterable[StoredEvent]) -> ToolState:
 @contextmanager
 def open_reading(directory: DataDirectory) -> Iterator[Reading]:
     """Ledger and projection of the directory; NotFoundError where there is no ledger yet."""
-    ledger = SqliteLedger.open(directory.ledger, SystemClock(), read_only=True)
+    ledger = open_ledger(directory, read_only=True)
     projection = None
     try:
-        if is_current(directory.views):
-            projection = SqliteProjection.open(directory.views, read_only=True)
+        projection = read_projection(directory)
         yield Reading(ledger, projection)
     finally:
         if projection is not None:
@@ -135,7 +135,7 @@ def open_reading(directory: DataDirectory) -> Iterator[Reading]:
 @contextmanager
 def open_for_writing(directory: DataDirectory) -> Iterator[Ledger]:
     """The ledger of the directory, open to be appended to; it is never made here."""
-    ledger = SqliteLedger.open(directory.ledger, SystemClock())
+    ledger = open_ledger(directory)
     try:
         yield ledger
     finally:

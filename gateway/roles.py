@@ -5,12 +5,17 @@ Nothing is decided here; every role runs until it is told to stop, and ends when
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 
+from gateway.embedded.directory import DataDirectory
+from gateway.embedded.ledger_note import note_server
 from gateway.embedded.role import RoleContext
 from gateway.parts import Parts, kids_of
 from governance.adapters.celery_reception import CeleryReception
@@ -27,6 +32,7 @@ from governance.keys import KeyPurpose
 from governance.ledger import Boot, Ledger
 from governance.line import Line
 from governance.propose import Propose
+from governance.sensitive import opened_arguments
 from governance.toolbox import Toolbox
 from interlock.adapters.celery_hints import CeleryHintPublisher
 from interlock.adapters.ed25519 import Ed25519KeyRing, is_signed_by, kid_of
@@ -42,9 +48,9 @@ from scheduler.lease_watch import LeaseWatch
 from scheduler.lost import Lost
 from scheduler.relay import Relay, fence_of
 from scheduler.sweep import Sweep
-from workers.adapters.sqlite_projection import SqliteProjection
 from workers.lease import Lease, is_boot_alive
-from workers.pool import run_pool
+from workers.pool import Parts as PoolParts
+from workers.pool import Place, PoolProcess
 from workers.project import ProjectSettings, StreamProjector
 
 logger = logging.getLogger("interlock")
@@ -56,13 +62,26 @@ EXIT_LOOP_ENDED = 5
 
 def set_up(parts: Parts) -> None:
     """What a start records before any role runs: keys, ledger, own tools, operator."""
-    parts.make_keys()
-    ledger = parts.ledger(create=True)
+    with _alone(parts.directory):
+        parts.make_keys()
+        ledger = parts.ledger(create=True)
+        try:
+            note_server(parts.directory, ledger.info.incarnation)
+            public = parts.public_keys()
+            install(ledger, public, kids_of(public))
+        finally:
+            ledger.close()
+
+
+@contextmanager
+def _alone(directory: DataDirectory) -> Iterator[None]:
+    """One process of a directory at a time: several roles may be started at once."""
+    descriptor = os.open(directory.run / "set-up.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        public = parts.public_keys()
-        install(ledger, public, kids_of(public))
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
     finally:
-        ledger.close()
+        os.close(descriptor)
 
 
 def run_governor(context: RoleContext, parts: Parts) -> int:
@@ -138,7 +157,14 @@ def run_scheduler(context: RoleContext, parts: Parts) -> int:
     anchors = AnchorWriter(
         [parts.directory.anchors], parts.signer(KeyPurpose.ANCHOR), ledger.info.incarnation, parts.clock
     )
-    relay = Relay(ledger, parts.stream(), parts.waker(), parts.faults, anchor=anchors.anchor)
+    relay = Relay(
+        ledger,
+        parts.stream(),
+        parts.waker(),
+        parts.faults,
+        anchor=anchors.anchor,
+        sequencer=parts.sequencer(ledger),
+    )
     sweep = sweep_of(parts, ledger, CeleryHintPublisher(parts.directory.broker_url))
     ended = threading.Event()
     return _run_loops(
@@ -180,7 +206,7 @@ def run_projector(context: RoleContext, parts: Parts) -> int:
     projector = StreamProjector(
         parts.ledger(),
         parts.stream(),
-        SqliteProjection.open(parts.directory.views),
+        parts.projection(),
         parts.faults,
         notice=RedisProjectionNotice(connect(parts.directory.broker_client_url)),
         # A name of its own: one that takes over reads beside the one that it replaces.
@@ -192,15 +218,42 @@ def run_projector(context: RoleContext, parts: Parts) -> int:
 
 def run_pool_role(context: RoleContext, parts: Parts, pool: Pool, environment: Mapping[str, str]) -> int:
     """Executes what one pool is for."""
-    return run_pool(
-        parts.directory.path,
+    process = PoolProcess(
         pool.value,
-        parts.directory.broker_url,
+        Place(parts.directory.path),
+        parts.settings,
         environment,
-        ready=context.ready,
+        partial(pool_parts, parts),
+        tell_ready=context.ready,
         stop=context.stopping,
-        settings=parts.settings,
+        stop_worker=_stop_worker,
     )
+    from workers.adapters.celery_pool import make_app, serve_pool
+
+    app = make_app(parts.directory.broker_url, lambda _name: process)
+    return serve_pool(app, pool.value, f"interlock-{context.name}@{socket.gethostname()}")
+
+
+def pool_parts(parts: Parts) -> PoolParts:
+    """What a pool process is connected to. Opened after its spawner was forked."""
+    public, sealer = parts.public_keys()[KeyPurpose.GOVERNANCE], parts.sealer()
+    return PoolParts(
+        ledger=parts.ledger(),
+        publisher=CeleryHintPublisher(parts.directory.broker_url),
+        waker=parts.waker(),
+        signer=parts.signer(KeyPurpose.POOL),
+        verifier=SealVerifier(Ed25519KeyRing({kid_of(public): public}), Purpose.PERMIT),
+        unseal=lambda stored, pointers, identifier: opened_arguments(stored, pointers, sealer, identifier),
+        clock=parts.clock,
+        faults=parts.faults,
+    )
+
+
+def _stop_worker() -> None:
+    # Celery is there by the time anything stops, and must not be before the spawner is.
+    from workers.adapters.celery_pool import stop_worker
+
+    stop_worker()
 
 
 def _run_loops(

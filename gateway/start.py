@@ -11,12 +11,17 @@ from dataclasses import replace
 
 from gateway.embedded.account import settle_account
 from gateway.embedded.directory import DataDirectory, prepare
+from gateway.embedded.ledger_note import server_of
 from gateway.embedded.member import BACKOFF_SECONDS_MAX
 from gateway.embedded.role import STOP_FIRST, STOP_POOLS, STOP_PROJECTOR, Role, RoleContext, Stopping
+from gateway.embedded.server import BROKER_URL
 from gateway.embedded.up import up
 from gateway.replicas import replica_names, replicas_from
 from interlock import __version__
+from interlock.clock import clock_from
 from interlock.errors import OursToFixError
+from interlock.fault import faults_from
+from interlock.settings import settings_from
 
 POOL_DRAIN_SECONDS = 16.0  # for what runs, for its end where it takes too long, and for its outcome
 BACKOFF_NAME = "INTERLOCK_BACKOFF_MAX_MS"
@@ -26,13 +31,21 @@ POOLS = ("pure", "fs", "shell", "network")
 def run_up(directory: DataDirectory, environment: Mapping[str, str]) -> int:
     """Run everything until stopped; the exit status. Raises what `up` raises, with nothing started."""
 
+    if directory.broker_server:
+        raise OursToFixError(
+            "CONFIG_INVALID",
+            f"{BROKER_URL}: `up` runs its own broker; unset it, or start roles by `run`",
+        )
+    _require_readable(environment)
+    directory = replace(directory, ledger_server=server_of(directory))
+
     def preload() -> None:
         from gateway.parts import Parts
         from gateway.preload import import_shared
         from gateway.roles import set_up
 
         set_up(Parts.of(directory, environment))
-        import_shared()
+        import_shared(with_postgres=bool(directory.ledger_server))
 
     def count_running() -> int:
         from gateway.reading import count_running
@@ -57,6 +70,8 @@ def run_role(name: str, directory: DataDirectory, environment: Mapping[str, str]
     KeyError for any other.
     """
     wanted = {role.name: role for role in roles(environment)}[name]
+    _require_readable(environment)
+    directory = replace(directory, ledger_server=server_of(directory))
     settle_account(directory, environment)
     prepare(directory)
     from gateway.parts import Parts
@@ -64,6 +79,16 @@ def run_role(name: str, directory: DataDirectory, environment: Mapping[str, str]
 
     set_up(Parts.of(directory, environment))
     return wanted.start(_foreground(name, directory))
+
+
+def _require_readable(environment: Mapping[str, str]) -> None:
+    """OursToFixError(CONFIG_INVALID) with the setting that cannot be read."""
+    try:
+        settings_from(environment)
+        clock_from(environment)
+        faults_from(environment)
+    except ValueError as error:
+        raise OursToFixError("CONFIG_INVALID", str(error)) from error
 
 
 def _foreground(name: str, directory: DataDirectory) -> RoleContext:

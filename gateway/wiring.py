@@ -8,9 +8,26 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 
+from gateway.embedded.broker import is_ready
 from gateway.embedded.directory import DataDirectory
 from interlock.errors import BrokerUnavailableError
 from interlock.hint import Hint
+
+
+def broker_answers(directory: DataDirectory) -> bool:
+    """Whether the broker answers: the directory's own, or the server that the settings name."""
+    if not directory.broker_server:
+        return is_ready(directory)
+    from interlock.adapters.redis_client import broker_errors, connect
+
+    client = connect(directory.broker_client_url)
+    try:
+        with broker_errors():
+            return bool(client.ping())
+    except BrokerUnavailableError:
+        return False
+    finally:
+        client.close()
 
 
 def ask_review(directory: DataDirectory, invocation_ids: Sequence[str]) -> None:

@@ -88,19 +88,20 @@ def rebuild(
 
 
 def _rebuilt(directory: DataDirectory, switch: bool) -> dict[str, Any]:
-    from gateway.embedded.broker import is_ready
     from gateway.reading import open_reading
     from gateway.refold import refold
+    from gateway.wiring import broker_answers
     from workers.rebuild import PATIENCE_SECONDS
     from workers.rebuild import rebuild as fold_beside
 
     with open_reading(directory) as reading:
-        if switch or (reading.projection is not None and is_ready(directory)):
+        is_running = broker_answers(directory)
+        if switch or (reading.projection is not None and is_running):
             report = fold_beside(
                 reading.ledger,
                 directory.path,
                 switch=switch,
-                patience_seconds=PATIENCE_SECONDS if is_ready(directory) else None,
+                patience_seconds=PATIENCE_SECONDS if is_running else None,
             )
         else:  # a stopped system's directory is left as it is
             report = refold(reading)

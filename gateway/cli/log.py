@@ -100,7 +100,7 @@ def _opened(stack: ExitStack, directory: Any) -> tuple[Any, int | None]:
 
 
 def _log_file(directory: Any) -> int | None:
-    """Which write-ahead log lies beside the ledger; None while nobody has it open."""
+    """Which write-ahead log lies beside the ledger; None while nobody has it open, or it is no file here."""
     path = directory.ledger.with_name(directory.ledger.name + "-wal")
     try:
         return int(path.stat().st_ino)

@@ -10,14 +10,14 @@ import stat
 from pathlib import Path
 
 from gateway.embedded.account import settle_account
-from gateway.embedded.broker import is_ready
 from gateway.embedded.directory import DataDirectory, default_path
+from gateway.wiring import broker_answers
 from interlock.errors import GiveUpError, NotRunningError
 
 
 def named_directory(data: Path | None) -> DataDirectory:
     """The directory that was asked for, whether or not it exists."""
-    return DataDirectory.at(data if data is not None else default_path(os.environ, os.geteuid()))
+    return DataDirectory.at(data if data is not None else default_path(os.environ, os.geteuid()), os.environ)
 
 
 def enter(data: Path | None) -> DataDirectory:
@@ -39,7 +39,7 @@ def enter(data: Path | None) -> DataDirectory:
 def enter_running(data: Path | None) -> DataDirectory:
     """The same, of a system that runs: NotRunningError where its broker does not answer."""
     directory = enter(data)
-    if not is_ready(directory):
+    if not broker_answers(directory):
         raise NotRunningError(str(directory.path))
     return directory
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from gateway.embedded import kernel
 from gateway.embedded.directory import DataDirectory
 from gateway.embedded.role import Role, RoleContext, Stopping
+from interlock.errors import InterlockError
 
 LOG_BYTES_MAX = 8 * 2**20  # looked at when a role starts
 EXIT_CRASHED = 70
@@ -70,6 +71,8 @@ def _run_as_child(
         status = role.start(RoleContext(role.name, directory, stopping, ready_descriptor))
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except InterlockError as error:
+        print(error, file=sys.stderr)  # noqa: T201 - the log of a role has no other way in here
     except BaseException:  # noqa: BLE001 - the composition root of a process: it is said and counted there
         traceback.print_exc()
     finally:

@@ -12,11 +12,13 @@ import os
 import re
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 from gateway.embedded import kernel
 from gateway.embedded.error import DataDirectoryError
+from gateway.embedded.server import BROKER_URL, LEDGER_URL, server_from, without_password
 from interlock.durable import sync_folder
 
 LAYOUT_VERSION = 1
@@ -61,20 +63,32 @@ def default_path(environment: Mapping[str, str], uid: int) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class DataDirectory:
-    """All paths of one embedded system; making one touches nothing. `path` is absolute."""
+    """All paths of one system; making one touches nothing. `path` is absolute.
+
+    `ledger_server` and `broker_server` are addresses of servers that are used in place of its own files and
+    broker, as settings name them; they may hold a password.
+    """
 
     path: Path
+    ledger_server: str = field(default="", repr=False)
+    broker_server: str = field(default="", repr=False)
 
     @classmethod
-    def at(cls, path: str | os.PathLike[str]) -> DataDirectory:
-        """The directory at `path`; DataDirectoryError when its name cannot stand in a database URL."""
+    def at(
+        cls, path: str | os.PathLike[str], environment: Mapping[str, str] = MappingProxyType({})
+    ) -> DataDirectory:
+        """The directory at `path`, with the servers that the environment names.
+
+        DataDirectoryError when its name cannot stand in a database URL, OursToFixError(CONFIG_INVALID) for an
+        address of no kind of server that is known.
+        """
         absolute = Path(os.path.abspath(path))
         if len(os.fsencode(absolute)) > PATH_BYTES_MAX:
             where = Path(f"{str(absolute)[:60]}…")
             raise DataDirectoryError(where, f"has a path of more than {PATH_BYTES_MAX} bytes")
         if UNUSABLE_CHARACTERS.search(str(absolute)):
             raise DataDirectoryError(absolute, "has a character in its name that a database URL cannot hold")
-        return cls(absolute)
+        return cls(absolute, server_from(environment, LEDGER_URL), server_from(environment, BROKER_URL))
 
     @property
     def ledger(self) -> Path:
@@ -120,6 +134,11 @@ class DataDirectory:
     def broker(self) -> Path:
         """The broker's files, settings and log."""
         return self.path / "broker"
+
+    @property
+    def ledger_note(self) -> Path:
+        """Says which database holds the ledger, where it does not lie here."""
+        return self.path / "ledger.json"
 
     @property
     def run(self) -> Path:
@@ -170,16 +189,22 @@ class DataDirectory:
     @property
     def broker_url(self) -> str:
         """The broker's address as kombu and Celery take it."""
+        if self.broker_server:
+            return self.broker_server
         return f"redis+socket://{self.broker_socket}?virtual_host=0"
 
     @property
     def broker_client_url(self) -> str:
         """The broker's address as redis-py takes it."""
+        if self.broker_server:
+            return self.broker_server
         return f"unix://{self.broker_socket}?db=0"
 
     @property
     def ledger_url(self) -> str:
-        """The ledger's address as SQLAlchemy takes it."""
+        """The ledger's address as SQLAlchemy takes it, without a password."""
+        if self.ledger_server:
+            return without_password(self.ledger_server)
         return f"sqlite:///{self.ledger}"
 
     def log_of(self, role: str) -> Path:
@@ -294,6 +319,7 @@ def _is_known(directory: DataDirectory, name: str) -> bool:
         directory.views,
         directory.anchors,
         directory.start_lock,
+        directory.ledger_note,
     )
     names = {known.name for known in (*files, *_folders(directory))} | EMPTY_NAMES
     return name in names or name.startswith(

@@ -5,6 +5,7 @@ A call is sent again under its own id until it is answered; what stays unanswere
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import threading
@@ -19,8 +20,9 @@ from redis.exceptions import RedisError
 
 from gateway.embedded.directory import DataDirectory
 from gateway.reading import open_for_writing
-from governance.adapters.sqlite_ledger import SqliteLedger
+from gateway.store import open_ledger
 from governance.docket import load_dockets
+from governance.ledger import Ledger
 from governance.principal import LOCAL_CLIENT, LOCAL_OPERATOR, register
 from governance.session import open_session
 from interlock.adapters.celery_wire import encode_task
@@ -30,7 +32,6 @@ from interlock.adapters.request_queue import RequestQueue
 from interlock.answer import read_answer
 from interlock.approval import ApprovalSnapshot, Vote
 from interlock.canonical import JsonObject, digest_of
-from interlock.clock import SystemClock
 from interlock.errors import RetryLaterError
 from interlock.event import PrincipalRegistered, StreamKind
 from interlock.identifier import new_id
@@ -41,7 +42,7 @@ from interlock.tier import SessionMode
 TENANT = "default"
 BOT = "crash-bot"
 ANSWER_SECONDS = 40.0
-RESEND_SECONDS = 2
+RESEND_SECONDS = 1
 BEGUN = "begun-"
 """Begins the name of the file by which a slow program says that it runs."""
 
@@ -175,13 +176,18 @@ class Mix:
 
     rng: random.Random
     stages: int = 6
+    """How many stages of a session are in use at a time."""
+    calls_a_stage: int = 12
+    """Then another one takes its place, so that what is held by an unknown outcome holds up no more."""
     sessions: tuple[str, ...] = ("one", "two")
     parked_in: str = "asks"
 
     def calls(self) -> Iterator[Call]:
         """Calls without end."""
-        while True:
-            session, stage = self.rng.choice(self.sessions), f"stage-{self.rng.randrange(self.stages)}"
+        for number in itertools.count():
+            first = number // self.calls_a_stage
+            session = self.rng.choice(self.sessions)
+            stage = f"stage-{first + self.rng.randrange(self.stages)}"
             kind = self.rng.random()
             if kind < 0.35:
                 yield echo(session, stage)
@@ -230,7 +236,7 @@ class Bot:
     def run(self, stopping: threading.Event) -> None:
         """Look and answer until stopped."""
         queue = RequestQueue.at(self.directory.broker_client_url)
-        ledger = SqliteLedger.open(self.directory.ledger, SystemClock(), read_only=True)
+        ledger = open_ledger(self.directory, read_only=True)
         try:
             while not stopping.wait(0.2):
                 try:
@@ -241,7 +247,7 @@ class Bot:
         finally:
             ledger.close()
 
-    def _parked(self, ledger: SqliteLedger) -> list[ApprovalSnapshot]:
+    def _parked(self, ledger: Ledger) -> list[ApprovalSnapshot]:
         with ledger.read() as view:
             kind, phase = StreamKind.INVOCATION.value, Phase.AWAITING_APPROVAL.value
             heads = view.heads_of(kind, phase=phase, limit=10_000)

@@ -12,11 +12,12 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import psycopg
+
 from gateway.embedded.directory import DataDirectory
+from gateway.embedded.ledger_note import server_of
 from gateway.reading import Reading, fold_on, open_reading
 from gateway.refold import refold
-from governance.adapters.sqlite_ledger.connection import Database
-from governance.adapters.sqlite_ledger.record import SqliteRecords
 from governance.keys import read_public
 from governance.ledger import Due, Head
 from governance.verify import Report, verify
@@ -109,8 +110,7 @@ def _read(
         events = view.events([invocation_stream(identifier) for identifier in heads])
         dues = view.due_of([invocation_stream(identifier) for identifier in heads])
         now_us = view.now_us
-    with closing(sqlite3.connect(f"file:{directory.ledger}?mode=ro", uri=True)) as raw:
-        boots = raw.execute("SELECT boot_id, role, pid FROM boot").fetchall()
+    boots = _boots(directory)
     return World(
         calls=calls,
         heads=heads,
@@ -125,17 +125,23 @@ def _read(
     )
 
 
+def _boots(directory: DataDirectory) -> list[tuple[str, str, int]]:
+    """Every boot there ever was: id, role and process."""
+    every = "SELECT boot_id, role, pid FROM boot"
+    server = server_of(directory)
+    if server:
+        with psycopg.connect(server) as connection:
+            return connection.execute(every).fetchall()
+    with closing(sqlite3.connect(f"file:{directory.ledger}?mode=ro", uri=True)) as raw:
+        return raw.execute(every).fetchall()
+
+
 def verified(directory: DataDirectory, reading: Reading) -> Report:
     """What `verify` says of the whole log."""
     public = read_public(directory.keys)
     keys = {purpose: [(kid_of(key), key)] for purpose, key in public.items()}
     anchors = [directory.anchors] if directory.anchors.exists() else []
-    database = Database(directory.ledger, read_only=True)
-    try:
-        records = SqliteRecords(database, reading.ledger.info.incarnation)
-        return verify(records, anchors, keys, Ed25519KeyRing)
-    finally:
-        database.close()
+    return verify(reading.ledger.records(), anchors, keys, Ed25519KeyRing)
 
 
 # --- the invariants ------------------------------------------------------------------------------------

@@ -22,11 +22,13 @@ from gateway.embedded.control import ask
 from gateway.embedded.directory import DataDirectory
 from interlock.errors import NotRunningError
 from tests.support.process import is_zombie
+from tests.support.store import LEDGER_URL, store_settings
 from tests.support.wait import until
 
 REPO = Path(__file__).resolve().parents[2]
 UP = ("-m", "gateway.cli.main", "up", "--data")
 READY_SECONDS = 20.0
+GONE_SECONDS = 3.0
 
 QUICK: Mapping[str, str] = {
     "INTERLOCK_LEASE_MS": "2000",
@@ -114,12 +116,11 @@ class RunningSystem:
             for pid in self.pids():
                 os.kill(pid, signal.SIGCONT)
         if self.process is not None:
-            self.process.send_signal(signal.SIGTERM)
-            try:
-                self.process.wait(15)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
+            # Not in order: nobody waits for what it would finish.
+            self.process.kill()
+            self.process.wait()
+        with contextlib.suppress(AssertionError):
+            until(lambda: not self.pids(), GONE_SECONDS, "everything below it is gone")
         for pid in self.pids():
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
@@ -217,6 +218,10 @@ class RunningSystem:
         """Let the planned faults fire from now on."""
         self._arming.touch()
 
+    def disarm(self) -> None:
+        """Let none fire any more."""
+        self._arming.unlink(missing_ok=True)
+
     def firings(self) -> list[Firing]:
         """What fired so far."""
         if not self.fault_log.exists():
@@ -261,9 +266,10 @@ def running_system(program: Sequence[str] = UP, **settings: str) -> Iterator[Run
         "PYTHONPATH": str(REPO),
         **settings,
     }
-    system = RunningSystem(DataDirectory.at(folder / "d"), environment, program)
-    try:
-        yield system
-    finally:
-        system.end()
-        shutil.rmtree(folder, ignore_errors=True)
+    with store_settings("sqlite" if LEDGER_URL in settings else None) as store:
+        system = RunningSystem(DataDirectory.at(folder / "d"), environment | store, program)
+        try:
+            yield system
+        finally:
+            system.end()
+            shutil.rmtree(folder, ignore_errors=True)

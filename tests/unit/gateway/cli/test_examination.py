@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,12 @@ import pytest
 from gateway.embedded.directory import DataDirectory
 from gateway.examination import (
     DURABLE,
+    DURABLE_SERVER,
     check_backlog,
     check_claimers,
     check_keys,
     check_projection,
+    judge_server,
     judge_settings,
 )
 from governance.ledger import Boot
@@ -45,13 +48,22 @@ def test_a_backlog_that_nobody_moves_is_noticed() -> None:
 
 
 def test_a_claimer_that_ended_without_a_word_is_named(tmp_path: Path) -> None:
-    court = Court()
+    court, here = Court(), f"{socket.gethostname()}:boot"
     with court.ledger.write() as transaction:
-        transaction.beat(Boot("b-1", "pool.fs", "host", 4711, 1, 0, False))
-        transaction.beat(Boot("b-2", "pool.pure", "host", 4712, 2, 0, True))
+        transaction.beat(Boot("b-1", "pool.fs", here, 4711, 1, 0, False))
+        transaction.beat(Boot("b-2", "pool.pure", here, 4712, 2, 0, True))
+        transaction.beat(Boot("b-3", "pool.pure", "another-host:boot", 4713, 2, 0, False))
     with court.ledger.read() as view:
         check = check_claimers(view, DataDirectory.at(tmp_path))
     assert (check.state, check.detail) == ("degraded", "ended without a word: pool.fs (4711)")
+
+
+def test_a_server_must_not_have_durability_switched_off() -> None:
+    on = dict.fromkeys(DURABLE_SERVER, "on")
+    assert judge_server(on).state == "ok"
+    assert judge_server(on | {"synchronous_commit": "remote_apply"}).state == "ok"
+    for name in DURABLE_SERVER:
+        assert judge_server(on | {name: "off"}).state == "failed"
 
 
 def test_a_session_that_cannot_be_folded_is_a_failure() -> None:
