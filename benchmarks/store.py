@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from benchmarks.checkout import environment
 from benchmarks.plan import POSTGRESQL, SQLITE
@@ -19,8 +18,8 @@ if TYPE_CHECKING:
     from governance.ledger import Ledger
     from interlock.projection import Checkpoint
 
-LEDGER_URL = "INTERLOCK_LEDGER_URL"
-"""The product's own variable; absent is SQLite in the data directory."""
+LEDGER_URL, BROKER_URL = "INTERLOCK_LEDGER_URL", "INTERLOCK_BROKER_URL"
+"""The product's own variables; absent are SQLite in the data directory, and a broker of its own."""
 
 
 class Views(Protocol):
@@ -41,15 +40,16 @@ class Store:
 
     def environment(self) -> dict[str, str]:
         """This process's environment for a system that keeps its ledger here."""
-        kept = {name: value for name, value in environment().items() if name != LEDGER_URL}
+        ours = (LEDGER_URL, BROKER_URL)
+        kept = {name: value for name, value in environment().items() if name not in ours}
         return kept if self.url is None else {**kept, LEDGER_URL: self.url}
 
     def ledger(self, directory: DataDirectory) -> Ledger:
         """The ledger, to be read; its owner closes it."""
         if self.url is not None:
-            adapter: Any = import_module("governance.adapters.postgres_ledger")
-            opened: Ledger = adapter.PostgresLedger.open(self.url, SystemClock(), read_only=True)
-            return opened
+            from governance.adapters.postgres_ledger import PostgresLedger
+
+            return PostgresLedger.open(self.url, SystemClock(), read_only=True)
         from governance.adapters.sqlite_ledger import SqliteLedger
 
         return SqliteLedger.open(directory.ledger, SystemClock(), read_only=True)
@@ -57,9 +57,9 @@ class Store:
     def views(self, directory: DataDirectory) -> Views:
         """The projection, to be read; its owner closes it."""
         if self.url is not None:
-            adapter: Any = import_module("workers.adapters.postgres_projection")
-            opened: Views = adapter.PostgresProjection.open(self.url, read_only=True)
-            return opened
+            from workers.adapters.postgres_projection import PostgresProjection
+
+            return PostgresProjection.open(self.url, read_only=True)
         from workers.adapters.sqlite_projection import SqliteProjection
 
         return SqliteProjection.open(directory.views, read_only=True)
