@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError, dataclass, replace
+from dataclasses import FrozenInstanceError, dataclass, field, replace
 
 import pytest
 
@@ -32,6 +32,28 @@ def test_a_variant_is_as_frozen_as_its_record() -> None:
 def test_a_field_that_there_is_none_of_is_an_error() -> None:
     with pytest.raises(TypeError, match="no field 'colour'"):
         Variants(Head)(Head("invocation", "one"), colour="red")
+
+
+def test_what_is_made_is_what_the_class_makes() -> None:
+    values = {"version": 3, "tenant": "default", "ready": True}
+    made = Variants(Head).made("invocation", "one", **values)
+    usual = Head("invocation", "one", version=3, tenant="default", ready=True)
+    assert (made, type(made), hash(made), repr(made)) == (usual, Head, hash(usual), repr(usual))
+    with pytest.raises(FrozenInstanceError):
+        made.phase = "queued"  # type: ignore[misc]  # frozen: that it raises is the point
+
+
+def test_a_default_that_is_made_is_made_anew() -> None:
+    @dataclass(frozen=True, slots=True)
+    class Listed:
+        one: int
+        more: list[int] = field(default_factory=list)
+
+    first, second = Variants(Listed).made(1), Variants(Listed).made(1)
+    assert first == second == Listed(1)
+    assert first.more is not second.more
+    with pytest.raises(TypeError):
+        Variants(Listed).made()
 
 
 def test_what_it_cannot_copy_it_refuses_from_the_start() -> None:
