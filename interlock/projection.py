@@ -22,6 +22,7 @@ from interlock.state import SessionName, ToolInvocationRecord, ToolState
 from interlock.workspace import DEFAULT_TENANT
 
 CACHED_RECORDS_MAX = 20_000
+_INVOCATION, _DONE = StreamKind.INVOCATION.value, Phase.DONE.value
 
 
 class Checkpoint(NamedTuple):
@@ -170,13 +171,13 @@ class ToolProjector:
         self._stopped |= {stop.name: stop for stop in batch.stopped}
         for identity, record in batch.changed.items():
             self._open.pop(identity, None)
-            if record.phase != Phase.DONE.value:
+            if record.phase != _DONE:
                 self._open[identity] = record
         for identity in list(self._open)[: max(0, len(self._open) - CACHED_RECORDS_MAX)]:
             del self._open[identity]
 
     def _fold(self, events: Sequence[StoredEvent]) -> _Batch:
-        moving = [event for event in events if event.kind == StreamKind.INVOCATION.value]
+        moving = [event for event in events if event.kind == _INVOCATION]
         known = self._records_before(moving)
         batch = _Batch({}, [])
         stopped = set(self._stopped)

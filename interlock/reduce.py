@@ -9,15 +9,22 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
+from pydantic_core import from_json
+
+from interlock.canonical import INTEGER_MAX
 from interlock.errors import NotJsonError, OursToFixError
 from interlock.event import EVENT_TYPES, StoredEvent, StreamKind
 from interlock.permit import terms_digest
-from interlock.phase import NEW, Phase, Status, next_phase
-from interlock.state import ToolInvocationRecord, ToolState, record_with
+from interlock.phase import NEW, Status, next_phase
+from interlock.state import BLANK, ToolInvocationRecord, ToolState, record_with
 from interlock.workspace import DEFAULT_TENANT
 
 REDUCER_VERSION = 2
 """Raised whenever the same events would fold to other bytes."""
+
+# Looked up for every event, and an enum computes its value anew each time.
+_INVOCATION, _REQUESTED = StreamKind.INVOCATION.value, Status.REQUESTED.value
+_STARTED, _COMPLETED, _FAILED = Status.STARTED.value, Status.COMPLETED.value, Status.FAILED.value
 
 
 class IllegalMoveError(OursToFixError):
@@ -66,7 +73,7 @@ class DefaultToolReducer:
 
         Raises IllegalMoveError, UnknownEventError and UnreadableEventError.
         """
-        if event.kind != StreamKind.INVOCATION.value:
+        if event.kind != _INVOCATION:
             return record
         if record is not None and event.version <= record.version:
             return record
@@ -74,49 +81,24 @@ class DefaultToolReducer:
         if known is None or event.format > known.format:
             return self._unknown(record, event)
         before = NEW if record is None else record.phase
-        started = record is not None and record.status != Status.REQUESTED.value
+        started = record is not None and record.status != _REQUESTED
         after = next_phase(before, event.type, started=started)
         expected = 1 if record is None else record.version + 1
         if after is None or event.version != expected:
             raise IllegalMoveError(str(event.stream), event.version, before, event.type)
         try:
-            if record is None:
-                return _requested(event)
-            changes = _CHANGES[event.type](Move(record, event, event.body()))
+            changes = _quickly_changed(record, event)
+            if changes is None:
+                changes = _changed(record, event, event.body())
         except (KeyError, TypeError, IndexError, NotJsonError) as error:
             raise UnreadableEventError(str(event.stream), event.version, event.type) from error
-        return record_with(record, version=event.version, phase=after, **changes)
+        return record_with(record or BLANK, version=event.version, phase=after, **changes)
 
     @staticmethod
     def _unknown(record: ToolInvocationRecord | None, event: StoredEvent) -> ToolInvocationRecord | None:
         if event.moves_state:
             raise UnknownEventError(str(event.stream), event.version, event.type)
         return None if record is None else record_with(record, version=event.version)
-
-
-def _requested(event: StoredEvent) -> ToolInvocationRecord:
-    body = event.body()
-    return ToolInvocationRecord(
-        invocation_id=event.stream_id,
-        position=event.seq,
-        version=event.version,
-        status=Status.REQUESTED.value,
-        phase=Phase.DECIDING.value,
-        tool=body["tool"],
-        tool_version=body["tool_version"],
-        tier=body["tier"],
-        pool=body["capability_pool"],
-        tenant=body["tenant"],
-        client=body["client"],
-        subject=body["subject"],
-        session=body["session"],
-        stage=body["stage"],
-        route=body["route"],
-        cause=event.cause,
-        arguments_hash=body["arguments_hash"],
-        action_digest=body["action_digest"],
-        requested_at_us=event.at_us,
-    )
 
 
 Changes = dict[str, Any]
@@ -126,8 +108,60 @@ class Move(NamedTuple):
     """One legal move: the record it meets, the event, and the event's payload."""
 
     record: ToolInvocationRecord
+    """Blank for the first event."""
     event: StoredEvent
     body: dict[str, Any]
+
+
+def _changed(record: ToolInvocationRecord | None, event: StoredEvent, body: dict[str, Any]) -> Changes:
+    return _CHANGES[event.type](Move(record or BLANK, event, body))
+
+
+def _quickly_changed(record: ToolInvocationRecord | None, event: StoredEvent) -> Changes | None:
+    """What `_changed` says, at half the price; None in any doubt.
+
+    Reading a stored payload exactly looks through all of it for doubles that are written like integers. The
+    fold takes a few members only, so these are looked at: whatever is no plain text or number is a doubt.
+    """
+    try:
+        changes = _changed(record, event, from_json(event.payload, allow_inf_nan=False, cache_strings="none"))
+    except (ValueError, LookupError, TypeError, NotJsonError):
+        return None
+    for value in changes.values():
+        kind = type(value)
+        if kind is int:
+            if not -INTEGER_MAX <= value <= INTEGER_MAX:
+                return None
+        elif kind not in _PLAIN and not (kind is tuple and _TEXT.issuperset(map(type, value))):
+            return None
+    return changes
+
+
+_TEXT = frozenset((str,))
+_PLAIN = frozenset((str, bool, type(None)))
+
+
+def _requested(move: Move) -> Changes:
+    event, body = move.event, move.body
+    return {
+        "invocation_id": event.stream_id,
+        "position": event.seq,
+        "status": _REQUESTED,
+        "tool": body["tool"],
+        "tool_version": body["tool_version"],
+        "tier": body["tier"],
+        "pool": body["capability_pool"],
+        "tenant": body["tenant"],
+        "client": body["client"],
+        "subject": body["subject"],
+        "session": body["session"],
+        "stage": body["stage"],
+        "route": body["route"],
+        "cause": event.cause,
+        "arguments_hash": body["arguments_hash"],
+        "action_digest": body["action_digest"],
+        "requested_at_us": event.at_us,
+    }
 
 
 def _nothing(_move: Move) -> Changes:
@@ -177,7 +211,7 @@ def _returned(move: Move) -> Changes:
 
 def _started(move: Move) -> Changes:
     return {
-        "status": Status.STARTED.value,
+        "status": _STARTED,
         "started_at_us": move.record.started_at_us
         if move.record.started_at_us is not None
         else move.event.at_us,
@@ -201,7 +235,7 @@ def _receipted(sealed: Mapping[str, Any] | None) -> Changes:
 
 def _completed(move: Move) -> Changes:
     return {
-        "status": Status.COMPLETED.value,
+        "status": _COMPLETED,
         "completed_at_us": move.event.at_us,
         "nonce": None,
         **_receipted(move.body["sealed"]),
@@ -210,7 +244,7 @@ def _completed(move: Move) -> Changes:
 
 def _failed(move: Move) -> Changes:
     return {
-        "status": Status.FAILED.value,
+        "status": _FAILED,
         "completed_at_us": move.event.at_us,
         "nonce": None,
         **_reasoned(move.body["failure"]),
@@ -258,6 +292,7 @@ def _resolved(move: Move) -> Changes:
 
 _CHANGES = MappingProxyType(
     {
+        "ToolInvocationRequested": _requested,
         "DecisionDeferred": _deferred,
         "ApprovalRequested": _parked,
         "ApprovalVoted": _voted,
@@ -291,7 +326,7 @@ def fold(
     reducer = reducer or DefaultToolReducer()
     records: dict[str, ToolInvocationRecord] = {}
     for event in events:
-        if (event.tenant, event.session) != (tenant, session) or event.kind != StreamKind.INVOCATION.value:
+        if (event.tenant, event.session) != (tenant, session) or event.kind != _INVOCATION:
             continue
         after = reducer.apply(records.get(event.stream_id), event)
         if after is not None:

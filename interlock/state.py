@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
-from interlock.canonical import Json, JsonObject, canonical, sha256_hex
-from interlock.variant import Variants
+from interlock.canonical import Json, JsonObject, canonical, plainly_written, sha256_hex
 from interlock.workspace import DEFAULT_TENANT
 
 
@@ -24,9 +23,12 @@ class SessionName(NamedTuple):
         return self.session if self.tenant == DEFAULT_TENANT else f"{self.tenant}/{self.session}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ToolInvocationRecord:
-    """Everything the events of one invocation add up to."""
+    """Everything the events of one invocation add up to.
+
+    Without slots on purpose: one is made for every folded event. A dict is copied at once, slots one by one.
+    """
 
     invocation_id: str
     position: int
@@ -69,20 +71,45 @@ class ToolInvocationRecord:
     output_summary: str | None = None
 
     def to_json(self) -> JsonObject:
-        # Flat but for one field, so no deep copy is needed: this is written for every folded event.
-        value = {name: getattr(self, name) for name in _RECORD_FIELDS}
-        value["approvers"] = list(self.approvers)
-        return value
+        """A fresh JSON object of this record."""
+        return {**vars(self), "approvers": list(self.approvers)}
+
+    def to_bytes(self) -> bytes:
+        """The canonical bytes of `to_json`, which a projection stores."""
+        values = vars(self)
+        # No payload was validated, and a field may hold whatever stood there: only what is plain goes here.
+        if _PLAIN.issuperset(map(type, values.values())) and _TEXT.issuperset(map(type, self.approvers)):
+            written = plainly_written(values)
+            if written is not None:
+                return written
+        return canonical(self.to_json())
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> ToolInvocationRecord:
+        """Read what `to_json` wrote; raises TypeError and KeyError for anything else."""
         return cls(**{**value, "approvers": tuple(value["approvers"])})
 
 
-record_with = Variants(ToolInvocationRecord)
-"""A record with other fields: made for every folded event."""
+def record_with(record: ToolInvocationRecord, /, **changes: Any) -> ToolInvocationRecord:
+    """A record with other fields: what `dataclasses.replace` makes, at a tenth of its price.
 
-_RECORD_FIELDS = tuple(field.name for field in fields(ToolInvocationRecord))
+    Raises TypeError for a field that there is none of.
+    """
+    values = {**vars(record), **changes}
+    if len(values) != _FIELDS:
+        raise TypeError(f"a record has no field {next(iter(changes.keys() - vars(record).keys()))!r}")
+    copy = object.__new__(ToolInvocationRecord)
+    # Past the class's own refusal: nobody else has seen the copy yet.
+    object.__setattr__(copy, "__dict__", values)
+    return copy
+
+
+BLANK = ToolInvocationRecord(*("", 0, 0, "", "", "", "", "", "", "", "", None, "", "", None, "", "", "", 0))
+"""What the first event of an invocation changes."""
+
+_FIELDS = len(fields(ToolInvocationRecord))
+_TEXT = frozenset((str,))
+_PLAIN = frozenset((str, int, bool, type(None), tuple))
 
 
 @dataclass(frozen=True, slots=True)
