@@ -6,6 +6,7 @@ commit here waits for the disk. Nothing that decides reads it.
 
 from __future__ import annotations
 
+import json
 import logging
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,7 +27,6 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from interlock.canonical import canonical, read_stored
 from interlock.errors import RetryLaterError
@@ -50,15 +50,21 @@ from workers.memory_projection import TOOL_STATE
 _log = logging.getLogger(__name__)
 
 FILE_NAME = "views.db"
-IDS_A_QUERY = 500
 ROWS_A_DELETE = 20_000
 
 
-def _upsert_of_record() -> Any:
-    new = sqlite_insert(RECORD)
-    return new.on_conflict_do_update(
-        index_elements=["name", "epoch", "invocation_id"], set_={"body": new.excluded.body}
-    )
+# What every batch asks, as text: building and compiling a statement anew costs more than SQLite takes for it.
+_LIVE = "coalesce(?, (SELECT epoch FROM projection_checkpoint WHERE name = ? AND live = 1))"
+_MINE = f"name = ? AND epoch = {_LIVE}"
+_CHECKPOINT = f"""SELECT name, seq, epoch, reducer_version, incarnation, hash
+    FROM projection_checkpoint WHERE {_MINE}"""
+_RECORDS = f"""SELECT body FROM projection_record
+    WHERE {_MINE} AND invocation_id IN (SELECT value FROM json_each(?))"""
+_MOVE = """UPDATE projection_checkpoint SET seq = ?, reducer_version = ?, incarnation = ?, hash = ?
+    WHERE name = ? AND epoch = ? AND seq = ? AND reducer_version = ? AND incarnation = ? AND hash = ?"""
+_STORE = """INSERT INTO projection_record (name, epoch, tenant, session, position, invocation_id, body)
+    VALUES (?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (name, epoch, invocation_id) DO UPDATE SET body = excluded.body"""
 
 
 class SqliteReading:
@@ -66,6 +72,7 @@ class SqliteReading:
 
     def __init__(self, connection: Connection, name: str, epoch: int | None) -> None:
         self._connection, self._name = connection, name
+        self._place = (name, epoch, name)
         self._epoch: int | ScalarSelect[int] = (
             epoch
             if epoch is not None
@@ -76,31 +83,14 @@ class SqliteReading:
 
     def checkpoint(self) -> Checkpoint | None:
         """None where this epoch was dropped."""
-        columns = CHECKPOINT.c
-        row = self._connection.execute(
-            select(
-                columns.name,
-                columns.seq,
-                columns.epoch,
-                columns.reducer_version,
-                columns.incarnation,
-                columns.hash,
-            ).where(*self._mine(CHECKPOINT))
-        ).one_or_none()
+        row = self._connection.exec_driver_sql(_CHECKPOINT, self._place).one_or_none()
         return None if row is None else Checkpoint(*row)
 
     def records(self, invocation_ids: Iterable[str]) -> dict[str, ToolInvocationRecord]:
-        wanted = list(invocation_ids)
-        found: dict[str, ToolInvocationRecord] = {}
-        for start in range(0, len(wanted), IDS_A_QUERY):
-            ids = wanted[start : start + IDS_A_QUERY]
-            rows = self._connection.execute(
-                select(RECORD.c.body).where(*self._mine(RECORD), RECORD.c.invocation_id.in_(ids))
-            )
-            for (body,) in rows:
-                record = _record(body)
-                found[record.invocation_id] = record
-        return found
+        wanted = json.dumps(list(invocation_ids))
+        rows = self._connection.exec_driver_sql(_RECORDS, (*self._place, wanted))
+        records = (_record(body) for (body,) in rows)
+        return {record.invocation_id: record for record in records}
 
     def stopped(self) -> dict[SessionName, StoppedSession]:
         columns = STOP.c
@@ -192,7 +182,7 @@ class SqliteProjection:
             if not _move(connection, before, after):
                 return False
             if rows:
-                connection.execute(_upsert_of_record(), rows)
+                connection.exec_driver_sql(_STORE, rows)
             if stopped:
                 connection.execute(insert(STOP), [place | stop._asdict() for stop in stopped])
         return True
@@ -316,25 +306,9 @@ def _engine_at(path: Path) -> Engine:
 
 def _move(connection: Connection, before: Checkpoint, after: Checkpoint) -> bool:
     """The compare-and-set: move the checkpoint if it is exactly `before`."""
-    columns = CHECKPOINT.c
-    moved = connection.execute(
-        update(CHECKPOINT)
-        .where(
-            columns.name == before.name,
-            columns.epoch == before.epoch,
-            columns.seq == before.seq,
-            columns.reducer_version == before.reducer_version,
-            columns.incarnation == before.incarnation,
-            columns.hash == before.hash,
-        )
-        .values(
-            seq=after.seq,
-            reducer_version=after.reducer_version,
-            incarnation=after.incarnation,
-            hash=after.hash,
-        )
-    )
-    return moved.rowcount == 1
+    to = (after.seq, after.reducer_version, after.incarnation, after.hash)
+    at = (before.name, before.epoch, before.seq, before.reducer_version, before.incarnation, before.hash)
+    return connection.exec_driver_sql(_MOVE, (*to, *at)).rowcount == 1
 
 
 def _checkpoint_row(name: str, epoch: int, *, live: bool) -> dict[str, Any]:
@@ -349,16 +323,16 @@ def _checkpoint_row(name: str, epoch: int, *, live: bool) -> dict[str, Any]:
     }
 
 
-def _row(record: ToolInvocationRecord, place: Checkpoint) -> dict[str, Any]:
-    return {
-        "name": place.name,
-        "epoch": place.epoch,
-        "tenant": record.tenant,
-        "session": record.session,
-        "position": record.position,
-        "invocation_id": record.invocation_id,
-        "body": canonical(record.to_json()),
-    }
+def _row(record: ToolInvocationRecord, place: Checkpoint) -> tuple[Any, ...]:
+    return (
+        place.name,
+        place.epoch,
+        record.tenant,
+        record.session,
+        record.position,
+        record.invocation_id,
+        record.to_bytes(),
+    )
 
 
 def _record(body: bytes) -> ToolInvocationRecord:
