@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -85,7 +85,11 @@ class ProjectSettings:
     poll_seconds: float = 0.1
     """How often the ledger is asked while the stream is away."""
     stream_retry_seconds: float = 1.0
-    linger_seconds: float = 0.005
+    linger_seconds: float = 0.02
+    """How long a busy projector lets the log grow at a time; an idle one never waits."""
+    gather_seconds: float = 0.1
+    """How long it does so at most while the log keeps growing: an invocation whose events lie in one batch is
+    stored once, and not once for each of its steps."""
     lease_seconds: float = 30.0
 
 
@@ -121,7 +125,7 @@ class StreamProjector:
         self._hearing = _Hearing(stream, self._settings)
         self._gathering = Gathering(linger_seconds=self._settings.linger_seconds, batch=self._settings.batch)
         self._verified: Checkpoint | None = None
-        self._has_looked = self._catching_up = False
+        self._has_looked = self._knows_of_more = False
         self._state = ProjectorState.FOLLOWING
         self._gap: Gap | None = None
 
@@ -160,9 +164,11 @@ class StreamProjector:
         """Follow until told to stop, or until it must not go on; returns why."""
         complained = False
         while not stopping.is_set() and self._state is ProjectorState.FOLLOWING:
-            began, waits = time.monotonic(), self._has_looked
+            began, hears = time.monotonic(), self._has_looked and not self._knows_of_more
             try:
                 folded = self.step(self._settings.silence_seconds)
+                if folded:
+                    self._gather(folded, stopping)
                 complained = False
             except ForkError:
                 break
@@ -170,21 +176,39 @@ class StreamProjector:
                 if not complained:
                     _log.warning("projector waits: %s", error)
                 complained, folded = True, 0
-            now = time.monotonic()
-            if folded:
-                stopping.wait(self._gathering.pause_seconds(folded, now))
-            elif waits and now - began < self._settings.poll_seconds:
+            if not folded and hears and time.monotonic() - began < self._settings.poll_seconds:
                 # Answered at once and moved nothing: a stream that is away, a gap, somebody faster.
                 stopping.wait(self._settings.poll_seconds)
         return self._state
+
+    def _gather(self, folded: int, stopping: Event) -> None:
+        """Under load let the log grow while it does; what is there then needs no stream to tell of it."""
+        now = time.monotonic()
+        pause_seconds = self._gathering.pause_seconds(folded, now)
+        if not pause_seconds or self._verified is None:
+            return
+        seen, give_up_at = self._verified.seq, now + self._settings.gather_seconds
+        enough = seen + self._settings.batch
+        self._knows_of_more = True
+        while not stopping.wait(pause_seconds):
+            with self._ledger.read() as view:
+                last = view.last_seq()
+            if last == seen or last >= enough or time.monotonic() >= give_up_at:
+                return
+            seen = last
 
     def _step(self, wait_seconds: float) -> int:
         checkpoint = self._checkpoint()
         # Far behind, there is nothing to wait for.
         wait_seconds = wait_seconds if self._has_looked else 0.0
-        entries = [] if self._catching_up else self._hearing.entries(checkpoint.seq, wait_seconds)
+        entries: list[StreamEntry] = []
+        if self._knows_of_more:
+            self._hearing.tell(checkpoint.seq)
+        else:
+            entries = self._hearing.entries(checkpoint.seq, wait_seconds)
+        self._knows_of_more = False
         events = self._events(checkpoint, entries)
-        self._has_looked, self._catching_up = True, len(events) >= self._settings.batch
+        self._has_looked, self._knows_of_more = True, len(events) >= self._settings.batch
         if not events:
             return 0
         self._faults.reach("project.after_read")
@@ -280,11 +304,20 @@ class _Hearing:
 
     def entries(self, after: int, wait_seconds: float) -> list[StreamEntry]:
         """Entries after a seq; none after a silence, and at once while the stream is away."""
+        read = self._stream.read
+        return self._asked(after, lambda: read(after, self._settings.batch, round(wait_seconds * 1000)))
+
+    def tell(self, seq: int) -> None:
+        """Say how far this reader is, and hear nothing."""
+        self._asked(seq, list)
+
+    def _asked(self, seq: int, ask: Callable[[], list[StreamEntry]]) -> list[StreamEntry]:
+        """What the stream answers to a registered reader."""
         if self.away and time.monotonic() < self._retry_at:
             return []
         try:
-            self._register(after)
-            found = self._stream.read(after, self._settings.batch, round(wait_seconds * 1000))
+            self._register(seq)
+            found = ask()
         except BrokerUnavailableError as error:
             if not self.away:
                 _log.warning("the stream is away, the ledger is asked instead: %s", error)
