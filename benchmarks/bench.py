@@ -220,6 +220,7 @@ class Run:
             "rounds": self.plan.rounds,
             "producers": self.plan.producers,
             "stores": list(self.plan.stores),
+            "replicas": os.environ.get("INTERLOCK_REPLICAS") or "one of each role",
             "cores": len(os.sched_getaffinity(0)),
             "python": sys.version.split()[0],
             "tenants": self.plan.tenants,

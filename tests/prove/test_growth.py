@@ -25,10 +25,10 @@ PROOF = Outline(
     says="An invocation costs as much at a million events as at 1,000, and a rebuild takes no more memory.",
     count="PROVE_ROWS",
     usual=1_000_000,
-    minutes=4.0,
+    minutes=5.0,
     minutes_each=0.000016,
 )
-SIZES = Growth(small=1_000, early=100_000, n=4_000, submits=200, rounds=3)
+SIZES = Growth(small=1_000, early=100_000, n=4_000, submits=200, rounds=5)
 RATIO_MAX, EVENTS_A_SECOND_MIN = 1.2, 10_000
 
 
@@ -43,11 +43,13 @@ def disk() -> Iterator[Path]:
 def test_an_invocation_costs_the_same_however_much_was_recorded(seed: int, disk: Path) -> None:
     names = stores_of(os.environ.get("PROVE_STORE"), has_postgres=is_available(os.environ))
     with proving(PROOF, seed) as course, open_stores(names, disk, os.environ) as stores:
-        for store in stores:
-            found = prove_growth(store, disk, course, SIZES, course.wanted)
-            assert found.is_verified
-            assert found.rebuild_events_per_s >= EVENTS_A_SECOND_MIN
-            assert found.peak_ratio <= RATIO_MAX
-            assert found.cpu_ratio <= RATIO_MAX
-            assert found.rate_ratio <= RATIO_MAX
-            assert found.latency_ratio <= RATIO_MAX
+        course.figure("load_before", round(os.getloadavg()[0], 2))
+        found = {store.name: prove_growth(store, disk, course, SIZES, course.wanted) for store in stores}
+        for name, one in found.items():
+            assert one.is_verified, name
+            assert one.rebuild_events_per_s >= EVENTS_A_SECOND_MIN, name
+            assert one.peak_ratio <= RATIO_MAX, name
+            assert one.cpu_ratio <= RATIO_MAX, name
+            # These two are times: only a quiet machine tells them apart from its other work.
+            assert one.rate_ratio <= RATIO_MAX, name
+            assert one.latency_ratio <= RATIO_MAX, name
