@@ -9,7 +9,7 @@ import logging
 import os
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from governance.ledger import Boot, Due, Head, Ledger
 from interlock.clock import boottime_ns
@@ -37,6 +37,31 @@ FAR_MAX = 10_000
 _REVIEWED = frozenset(("decide", "review", "approval_expiry", "retry"))
 
 
+@dataclass(slots=True)
+class _SlowBeat:
+    """When something that need not be looked at each time was looked at last."""
+
+    looked_ns: int | None = None
+
+    def is_due(self, every_ms: int) -> bool:
+        """Whether it is time again, which is noted."""
+        now_ns = boottime_ns()
+        if self.looked_ns is not None and now_ns - self.looked_ns < every_ms * 1_000_000:
+            return False
+        self.looked_ns = now_ns
+        return True
+
+
+@dataclass(slots=True)
+class _Looks:
+    """What one sweeper saw when it looked last."""
+
+    claims: _SlowBeat = field(default_factory=_SlowBeat)
+    far: _SlowBeat = field(default_factory=_SlowBeat)
+    boots: set[str] = field(default_factory=set)
+    """The boots that were there when claims were looked at."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sweep:
     """One sweeper; several at once do no harm."""
@@ -52,6 +77,7 @@ class Sweep:
     """Hand invocation ids to the governor."""
     settings: Settings
     faults: FaultPoints
+    looks: _Looks = field(default_factory=_Looks)
 
     def run(self, stopping: Stopping, pause_seconds: float) -> None:
         """Look again and again until stopped; what is away is waited for."""
@@ -65,15 +91,15 @@ class Sweep:
     def step(self) -> int:
         """Look once at everything that is due; returns how many rows were."""
         try:
-            dues, heads, boots, running = self._read()
+            dues, heads, boots = self._read()
         except LedgerUnavailableError:
             self.watch.start_anew()
             raise
         dead = self._dead(boots)
-        alive = {boot.boot_id for boot in boots} - dead
-        self._publish(self.lost.settle([h for h in running if h.boot not in alive and h.boot]))
+        self._publish(self.lost.settle(self._lost_claims(boots, dead)))
         self._forget([boot for boot in boots if boot.boot_id in dead and self.watch.is_gone(boot)])
-        self._pull_in()
+        if self.looks.far.is_due(self.settings.look_again_ms):
+            self._pull_in()
         by_kind: dict[str, list[Due]] = defaultdict(list)
         for due in dues:
             by_kind[due.what].append(due)
@@ -108,12 +134,22 @@ class Sweep:
             raise
         self.watch.prove(boottime_ns())
 
-    def _read(self) -> tuple[list[Due], dict[Stream, Head], list[Boot], list[Head]]:
+    def _read(self) -> tuple[list[Due], dict[Stream, Head], list[Boot]]:
         with self.ledger.read() as view:
             dues = view.due(view.now_us, DUE_MAX)
-            heads = view.heads([due.stream for due in dues])
+            return dues, view.heads([due.stream for due in dues]), view.boots()
+
+    def _lost_claims(self, boots: Sequence[Boot], dead: set[str]) -> list[Head]:
+        """Running claims of whoever is not alive: looked for when somebody went, and at every beat beside."""
+        seen = {boot.boot_id for boot in boots}
+        if not (dead or seen != self.looks.boots or self.looks.claims.is_due(self.settings.beat_ms)):
+            return []
+        with self.ledger.read() as view:
             running = view.heads_of(StreamKind.INVOCATION.value, phase=Phase.RUNNING.value, limit=RUNNING_MAX)
-            return dues, heads, view.boots(), running
+            # Of the same moment as the claims: whoever came meanwhile has not died.
+            alive = {boot.boot_id for boot in view.boots()} - dead
+        self.looks.boots = seen
+        return [head for head in running if head.boot and head.boot not in alive]
 
     def _release(self, waiting: Sequence[tuple[Due, Head]]) -> None:
         over = [due for due, head in waiting if head.deadline_us and due.at_us >= head.deadline_us]
