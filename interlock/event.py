@@ -458,8 +458,15 @@ class NewEvent(NamedTuple):
     format: int = 1
 
 
-def new_event(payload: Word, *, cause: str, actor: str) -> NewEvent:
-    """An event of the payload's own type, in canonical bytes."""
+def new_event(payload: Word, *, cause: str, actor: str, written: bytes | None = None) -> NewEvent:
+    """An event of the payload's own type, in canonical bytes: `written`, where they were made before."""
     name = type(payload).__name__
     known = EVENT_TYPES[name]
-    return NewEvent(name, payload.to_bytes(), cause, actor, known.moves_state, known.format)
+    return NewEvent(
+        name,
+        payload.to_bytes() if written is None else written,
+        cause,
+        actor,
+        known.moves_state,
+        known.format,
+    )

@@ -25,6 +25,7 @@ from interlock.proposal import (
     Proposal,
     ProposalAuth,
     ProposalRefused,
+    proposal_with,
 )
 
 TASK_ID_MAX = TEXT_MAX - len("celery:")
@@ -189,7 +190,7 @@ def _proposal(
     fields: dict[str, Any] = said.fields  # every value has passed its check
     get = fields.get
     session, stage, priority = get("session"), get("stage"), get("priority")
-    return Proposal(
+    return proposal_with.made(
         id=identity.id,
         tool=fields["tool"],
         arguments=None if said.fault else fields["arguments"],

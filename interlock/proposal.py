@@ -7,8 +7,9 @@ here. Judges neither tool nor rights, and has no clock.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from interlock.canonical import Json, JsonObject, digest_of
+from interlock.canonical import Fragment, Json, JsonObject, digest_of, plainly_written, sha256_hex
 from interlock.decision import Reason
 from interlock.seal import KeyRing, Purpose, Signer
 from interlock.variant import Variants
@@ -89,23 +90,32 @@ class Proposal:
 
         The same for another order of keys and for 60 and 60.0.
         """
-        return digest_of(
-            [
-                "interlock.request.v1",
-                self.tool,
-                self._content(),
-                self.session,
-                self.stage,
-                self.subject,
-                self.route,
-                self.mode,
-                self.key,
-                self.priority,
-                self.deadline_ms,
-                self.repeat,
-                self.cause,
-            ]
-        )
+        return self.digest_with(None)
+
+    def digest_with(self, arguments_json: bytes | None) -> str:
+        """`request_digest`, where the arguments' canonical bytes are known already."""
+        if arguments_json is not None:
+            written = plainly_written(self._said(Fragment(arguments_json)))
+            if written is not None:
+                return sha256_hex(written)
+        return digest_of(self._said(self._content()))
+
+    def _said(self, content: Any) -> list[Any]:
+        return [
+            "interlock.request.v1",
+            self.tool,
+            content,
+            self.session,
+            self.stage,
+            self.subject,
+            self.route,
+            self.mode,
+            self.key,
+            self.priority,
+            self.deadline_ms,
+            self.repeat,
+            self.cause,
+        ]
 
     def _content(self) -> Json:
         if self.arguments_fault is not None:
@@ -114,10 +124,11 @@ class Proposal:
 
     def authenticated(self, client: str, tenant: str, *, signed: bool) -> Proposal:
         """The same proposal, with the client it was found to come from."""
-        return _proposal_with(self, client=client, tenant=tenant, signed=signed)
+        return proposal_with(self, client=client, tenant=tenant, signed=signed)
 
 
-_proposal_with = Variants(Proposal)
+proposal_with = Variants(Proposal)
+"""A proposal with other fields."""
 
 
 @dataclass(frozen=True, slots=True)

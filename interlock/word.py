@@ -49,22 +49,50 @@ class Word(BaseModel):
 
     free_fields: ClassVar[tuple[str, ...] | None] = None
     """The fields that hold free JSON; None where another field may hold something that is not plain."""
+    defaults: ClassVar[dict[str, Any]] = {}
+    """What stands in the fields that need not be said."""
 
     @classmethod
     def __pydantic_on_complete__(cls) -> None:
         free = tuple(name for name, field in cls.model_fields.items() if tuple(field.metadata) == _FREE_FORM)
         others = [field.annotation for name, field in cls.model_fields.items() if name not in free]
+        cls.defaults = {
+            name: field.get_default(call_default_factory=True)
+            for name, field in cls.model_fields.items()
+            if not field.is_required()
+        }
         cls.free_fields = free if all(map(_is_plain, others)) else None
 
     def to_json(self) -> JsonObject:
         """A fresh, mutable JSON object of this word."""
         return self.model_dump(mode="json")
 
-    def to_bytes(self) -> bytes:
-        """The canonical bytes (RFC 8785) of this word: those of `to_json`, mostly without making it."""
+    @classmethod
+    def of_checked(cls, **fields: Any) -> Self:
+        """What the class makes of these fields, which passed its checks before; nothing is looked at.
+
+        For words that are made of words. Free JSON must be frozen already.
+        """
+        word = cls.__new__(cls)
+        _set(word, "__dict__", cls.defaults | fields)
+        _set(word, "__pydantic_fields_set__", set(fields))
+        _set(word, "__pydantic_extra__", None)
+        _set(word, "__pydantic_private__", None)
+        return word
+
+    def to_bytes(self, **known: bytes) -> bytes:
+        """The canonical bytes (RFC 8785) of this word: those of `to_json`, mostly without making it.
+
+        `known` are fields whose canonical bytes were made before.
+        """
         if self.free_fields is None:
             return canonical(self.to_json())
-        return plainly_written(self, _members) or canonical(self.to_json())
+        return plainly_written(self._with(known) if known else self, _members) or canonical(self.to_json())
+
+    def _with(self, known: dict[str, bytes]) -> Self:
+        """This word with bytes in the place of these fields, to be written and nothing else."""
+        written = {name: Fragment(text) for name, text in known.items()}
+        return self.of_checked(**self.__dict__ | written)
 
     @property
     def digest(self) -> str:
@@ -77,6 +105,9 @@ class Word(BaseModel):
         return cls.model_validate(value)
 
 
+_set = object.__setattr__
+
+
 def _members(word: Any) -> dict[str, Any]:
     """A word's members as orjson takes them, free JSON in its canonical bytes; fails for all but words."""
     free = word.free_fields  # asked for rather than judged by `isinstance`, which pydantic makes dear
@@ -87,6 +118,8 @@ def _members(word: Any) -> dict[str, Any]:
 
 
 def _fragment(value: Any) -> Fragment:
+    if type(value) is Fragment:
+        return value
     written = quickly_written(value, CANONICAL_DEPTH_MAX - _WORD_DEPTH_MAX)
     if written is None:
         raise TypeError

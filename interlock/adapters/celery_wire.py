@@ -28,7 +28,9 @@ _BODY_HEAD, _BODY_TAIL = b"[[],", b",{}]"
 # What Celery's own producers put around the keyword arguments of a call without positional ones.
 _CELERY_HEAD = b"[[], "
 _CELERY_TAIL = b', {"callbacks": null, "errbacks": null, "chain": null, "chord": null}]'
-_USUAL = ((_CELERY_HEAD, _CELERY_TAIL), (_BODY_HEAD, _BODY_TAIL))
+# The same without the options that a plain message leaves out.
+_PLAIN_TAIL = b", {}]"
+_USUAL = ((_CELERY_HEAD, _CELERY_TAIL), (_CELERY_HEAD, _PLAIN_TAIL), (_BODY_HEAD, _BODY_TAIL))
 _SHOWN_ONLY = ("argsrepr", "kwargsrepr", "shadow")
 """Headers for people, which nobody here reads."""
 _CANVAS = ("callbacks", "errbacks", "chain", "chord")
@@ -179,7 +181,7 @@ def _cut_body_2(body: bytes) -> tuple[bytes, tuple[str, ...]]:
     The usual forms are cut without being read: where the middle is no single value, reading it fails.
     """
     for head, tail in _USUAL:
-        if body.startswith(head) and body.endswith(tail):
+        if body.startswith(head) and body.endswith(tail) and len(body) > len(head) + len(tail):
             return body[len(head) : -len(tail)], ()
     pieces = elements(body)
     if len(pieces) != 3:
@@ -227,15 +229,25 @@ def _body(outer: JsonObject, properties: JsonObject) -> bytes:
     if encoding != "base64":
         raise _NotAnEnvelopeError(f"body_encoding is {encoding!a:.64}, not base64")
     try:
+        return binascii.a2b_base64(body, strict_mode=True)
+    except ValueError:
+        return _body_padded_oddly(body)
+
+
+def _body_padded_oddly(body: str) -> bytes:
+    """What the strict reading refuses for its padding alone is read all the same."""
+    try:
         return base64.b64decode(body, validate=True)
-    except (binascii.Error, ValueError):
+    except ValueError:
         raise _NotAnEnvelopeError("body is not base64") from None
 
 
 def _refused(said: JsonObject, names: tuple[str, ...]) -> Iterator[str]:
     for name in names:
         value = said.get(name)
-        empty = value is None or value == [] or value == [None, None] or value is False
+        if value is None:
+            continue
+        empty = value == [] or value == [None, None] or value is False
         if not empty and not (name == "taskset" and value == said.get("group")):
             yield _OPTION_NAMES.get(name, name)
 
