@@ -86,8 +86,8 @@ class RelaySettings:
     window_entries: int = 1_000_000
     window_bytes: int = WINDOW_BYTES
     poll_seconds: float = 1.0
-    linger_seconds: float = 0.005
-    """How long a busy relay gathers; an idle one never waits."""
+    linger_seconds: float = 0.02
+    """How long a busy relay gathers; an idle one never waits. Nobody inside waits for a busy stream."""
     trim_every_entries: int = 10_000
     trim_every_seconds: float = 30.0
     anchor_every_events: int = 10_000
