@@ -33,8 +33,10 @@ from scheduler.relay import SequencedOnAppend, Sequencer
 from tests.support.growth import grow
 from tests.support.installation import Installation
 from tests.support.proof import Course
+from tests.support.wait import until
 
 TOLD_EVERY = 100_000
+LEAD_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +108,9 @@ class Cost:
 class SequencedLedger:
     """A ledger whose events have their numbers when a transaction has ended, whatever store it is on."""
 
-    def __init__(self, ledger: Ledger, sequencer: Sequencer) -> None:
-        self._ledger, self._sequencer = ledger, sequencer
-        self.read, self.settings, self.close = ledger.read, ledger.settings, ledger.close
+    def __init__(self, ledger: Ledger, sequencer: Sequencer, leave: Callable[[], None]) -> None:
+        self._ledger, self._sequencer, self._leave = ledger, sequencer, leave
+        self.read, self.settings = ledger.read, ledger.settings
 
     @property
     def info(self) -> LedgerInfo:
@@ -120,6 +122,10 @@ class SequencedLedger:
             yield transaction
         while self._sequencer.sequence():
             pass
+
+    def close(self) -> None:
+        self._leave()
+        self._ledger.close()
 
 
 def prove_growth(store: Store, disk: Path, course: Course, sizes: Growth, rows: int) -> Found:
@@ -257,8 +263,11 @@ def _signer(directory: DataDirectory, purpose: KeyPurpose) -> Ed25519Signer:
 
 def _writable(directory: DataDirectory, store: Store) -> SequencedLedger:
     if store.url is None:
-        return SequencedLedger(SqliteLedger.open(directory.ledger, SystemClock()), SequencedOnAppend())
+        plain = SqliteLedger.open(directory.ledger, SystemClock())
+        return SequencedLedger(plain, SequencedOnAppend(), lambda: None)
     from governance.adapters.postgres_ledger import PostgresLedger, PostgresSequencer
 
     opened = PostgresLedger.open(store.url, SystemClock())
-    return SequencedLedger(opened, PostgresSequencer(opened, f"growth-{new_id()}"))
+    sequencer = PostgresSequencer(opened, f"growth-{new_id()}")
+    until(lambda: sequencer.sequence() or sequencer.is_leader, LEAD_SECONDS, "the sequencer leads")
+    return SequencedLedger(opened, sequencer, sequencer.close)
