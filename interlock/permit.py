@@ -82,11 +82,18 @@ def mismatch(
 
     `seal` first: under a signature that is not good, no other field means anything.
     """
-    if not verifier.verify(permit.terms.digest, permit.seal):
+    return mismatch_by_digests(permit, permit.digest, action.digest, invocation_id, verifier)
+
+
+def mismatch_by_digests(
+    permit: Permit, permit_digest: str, action_digest: str, invocation_id: str, verifier: SealVerifier
+) -> PermitMismatch | None:
+    """As `mismatch`, for whoever has just computed the digests of this permit and this action."""
+    if not verifier.verify(permit_digest, permit.seal):
         return PermitMismatch(field="seal", detail="not signed by a trusted governance key")
     if permit.terms.invocation_id != invocation_id:
         return PermitMismatch(field="invocation_id", detail="the permit was minted for another invocation")
-    if permit.terms.action_digest != action.digest:
+    if permit.terms.action_digest != action_digest:
         return PermitMismatch(
             field="action", detail="arguments, tool, session, subject or another bound field differ"
         )

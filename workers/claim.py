@@ -18,13 +18,15 @@ from governance.execution import CLAIMABLE, Claim, Claimant, Claimed, Execution,
 from interlock.contract import EffectScope, Tool
 from interlock.errors import InterlockError
 from interlock.identifier import new_id
-from interlock.permit import Permit, PermitMismatch, mismatch
+from interlock.permit import Permit, PermitMismatch
+from interlock.permit import mismatch_by_digests as mismatch
 from interlock.receipt import SandboxReport
 from interlock.seal import SealVerifier
 from interlock.tier import Pool
 
 DROPS_MAX = 10
 """Invocations dropped in a row after which this worker is taken to be what is wrong."""
+FACTS_MAX = 1_024
 DOUBTS = frozenset(("PERMIT_UNVERIFIABLE", "CONTRACT_CHANGED", "TOOL_UNAVAILABLE"))
 """What another worker may find right; anything else is wrong with hint or record, whoever looks."""
 
@@ -62,6 +64,8 @@ class Prepared:
     permit: Permit
     nonce: str
     sandbox: SandboxReport
+    is_batchable: bool = False
+    """Whether it may be claimed with others."""
 
     @property
     def invocation_id(self) -> str:
@@ -71,11 +75,6 @@ class Prepared:
     def attempt(self) -> int:
         """The attempt that a claim of it begins."""
         return self.work.head.attempt + 1
-
-    @property
-    def is_batchable(self) -> bool:
-        """Whether it may be claimed with others."""
-        return self.work.head.batchable and self.contract.is_batchable and not self.work.head.alone
 
     def claim(self) -> Claim:
         """The wish to execute it."""
@@ -90,6 +89,42 @@ class Prepared:
             cause=self.work.cause,
             sandbox=self.sandbox,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a pinned contract says of its invocations; the permit binds the contract only."""
+
+    contract: Tool
+    tool: str
+    pool: str
+    is_batchable: bool
+    told: tuple[object, ...]
+    """What head and request must say again, in the order of `_TOLD`."""
+
+    @classmethod
+    def of(cls, contract: Tool) -> Facts:
+        """Those of one contract."""
+        told = (
+            contract.tier.value, contract.effect_scope.value, contract.timeout_ms, contract.may_repeat,
+            contract.guards_twins, contract.effect_scope is EffectScope.EXTERNAL, contract.is_batchable,
+        )  # fmt: skip
+        return cls(contract, contract.qualified_name, contract.pool.value, contract.is_batchable, told)
+
+    def fault(self, work: Work) -> str | None:
+        """What head or request say otherwise than the contract."""
+        head, requested = work.head, work.requested
+        said = (
+            requested.tier, requested.effect_scope, requested.timeout_ms, head.may_repeat,
+            head.guards_twins, head.external, head.batchable,
+        )  # fmt: skip
+        if said == self.told:
+            return None
+        names = [n for n, mine, its in zip(_TOLD, said, self.told, strict=True) if mine != its]
+        return f"it says otherwise than its contract of {', '.join(names)}"
+
+
+_TOLD = ("tier", "effect_scope", "timeout_ms", "may_repeat", "guards_twins", "external", "batchable")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +185,7 @@ class Claiming:
         self._toolset = toolset
         self._verifier = verifier
         self._verifying = Lock()
+        self._known: dict[str, Facts] = {}
         self.drops = drops
 
     def prepare(self, invocation_ids: Sequence[str]) -> list[Prepared]:
@@ -194,7 +230,9 @@ class Claiming:
         if work.permit is None:
             return Dropped("PERMIT_UNVERIFIABLE", "no permit stands")
         with self._verifying:
-            found = mismatch(work.permit, work.action, work.invocation_id, self._verifier)
+            found = mismatch(
+                work.permit, work.permit_digest, work.action_digest, work.invocation_id, self._verifier
+            )
         if found is not None and found.field == "seal":
             self._execution.note_mismatch(work, found, self._claimant.worker)
             return Dropped("PERMIT_UNVERIFIABLE", found.detail)
@@ -207,21 +245,31 @@ class Claiming:
     def _here(self, work: Work, permit: Permit) -> Prepared | Dropped:
         if work.action.pool != self._claimant.pool:
             return Dropped("CAPABILITY_MISMATCH", f"it belongs to the pool {work.action.pool}")
-        contract = self._contracts.pinned(work.action.contract_digest)
-        if (
-            contract is None
-            or contract.qualified_name != work.action.tool
-            or contract.pool.value != self._claimant.pool
-        ):
+        facts = self._facts(work.action.contract_digest)
+        if facts is None or facts.tool != work.action.tool or facts.pool != self._claimant.pool:
             return Dropped(
                 "CONTRACT_CHANGED", f"{work.action.tool} is not known by the contract it was judged by"
             )
-        fault = _contract_fault(work, contract)
+        contract = facts.contract
+        fault = facts.fault(work)
         if fault is not None:
             return Dropped("HEAD_DIFFERS", fault)
         if not self._toolset.has(contract, work.action.contract_digest):
             return Dropped("TOOL_UNAVAILABLE", f"{work.action.tool} {contract.version} is not in this pool")
-        return Prepared(work, contract, permit, new_id(), self._toolset.sandbox(contract))
+        is_batchable = facts.is_batchable and not work.head.alone
+        return Prepared(work, contract, permit, new_id(), self._toolset.sandbox(contract), is_batchable)
+
+    def _facts(self, contract_digest: str) -> Facts | None:
+        """What the contract with this digest says, read out of it once for as long as it is the same."""
+        contract = self._contracts.pinned(contract_digest)
+        if contract is None:
+            return None
+        known = self._known.get(contract_digest)
+        if known is None or known.contract is not contract:
+            if len(self._known) >= FACTS_MAX:
+                self._known.clear()
+            known = self._known[contract_digest] = Facts.of(contract)
+        return known
 
     def _drop(self, invocation_id: str, dropped: Dropped) -> None:
         self.drops.drop(dropped.code, invocation_id)
@@ -235,28 +283,15 @@ class Claiming:
 
 def lots(prepared: Iterable[Prepared], pool: str) -> list[list[Prepared]]:
     """How to claim these: what is batchable together, anything else alone, when its turn comes."""
-    items = list(prepared)
+    together: list[Prepared] = []
+    alone: list[list[Prepared]] = []
     is_pure = pool == Pool.PURE.value
-    together = [item for item in items if is_pure and item.is_batchable]
-    alone = [[item] for item in items if not (is_pure and item.is_batchable)]
+    for item in prepared:
+        if is_pure and item.is_batchable:
+            together.append(item)
+        else:
+            alone.append([item])
     return ([together] if together else []) + alone
-
-
-def _contract_fault(work: Work, contract: Tool) -> str | None:
-    """What head or request say otherwise than the pinned contract: the permit binds the contract only."""
-    head, requested = work.head, work.requested
-    is_external = contract.effect_scope is EffectScope.EXTERNAL
-    told = {
-        "tier": (requested.tier, contract.tier.value),
-        "effect_scope": (requested.effect_scope, contract.effect_scope.value),
-        "timeout_ms": (requested.timeout_ms, contract.timeout_ms),
-        "may_repeat": (head.may_repeat, contract.may_repeat),
-        "guards_twins": (head.guards_twins, contract.guards_twins),
-        "external": (head.external, is_external),
-        "batchable": (head.batchable, contract.is_batchable),
-    }
-    names = [name for name, (said, true) in told.items() if said != true]
-    return f"it says otherwise than its contract of {', '.join(names)}" if names else None
 
 
 def _named(found: PermitMismatch, work: Work, permit: Permit) -> PermitMismatch:

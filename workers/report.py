@@ -7,14 +7,24 @@ becomes a failure: its outcome is unknown. Never writes to the ledger.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from threading import Lock
 from types import MappingProxyType
+from typing import Any, NamedTuple
 
-from governance.execution import Outcome, Reported, outcome_from
+from governance.execution import Outcome, Reported, Written, outcome_from
 from governance.ledger import StageKey
-from interlock.canonical import Json, JsonObject, canonical, sha256_hex
+from interlock.canonical import (
+    DEPTH_MAX,
+    Fragment,
+    Json,
+    JsonObject,
+    canonical,
+    plainly_written,
+    quickly_written,
+    sha256_hex,
+)
 from interlock.code import UnknownCodeError
 from interlock.code import code as code_of
 from interlock.contract import EffectScope, Executor, Tool
@@ -32,7 +42,7 @@ from interlock.event import (
 from interlock.mark import mark_non_finite
 from interlock.receipt import SUMMARY_CHARACTERS_MAX, AffectedEntity, Receipt, SandboxReport, SealedReceipt
 from interlock.schema import CompiledSchema, Valid, compile_schema
-from interlock.seal import Purpose, Signer, seal_batch
+from interlock.seal import Purpose, Seal, Signer, seal_batch
 from interlock.settings import Settings
 from interlock.word import Word
 from workers.claim import Prepared
@@ -44,6 +54,11 @@ SETUP_TRIES_MAX = 5
 SETUP_WAIT_US = 1_000_000
 SCHEMAS_MAX = 1_024
 RAW_BYTES_MAX = 65_536
+FORMS_MAX = 256
+PLAIN_BYTES_MAX = 100_000
+"""Not more bytes than the marking of a value looks at nodes."""
+MARK = b'"$interlock"'
+"""What only the marking of a value may write as a key of its own."""
 
 OUR_CODES: Mapping[str, str] = MappingProxyType(
     {
@@ -72,6 +87,13 @@ REPEATED_CODES = frozenset(("TOOL_CRASHED", "UPSTREAM_UNREACHABLE", "LEASE_LOST"
 """Failures that another attempt may not meet; a limit of time or output it would meet again."""
 
 
+class Sealed(NamedTuple):
+    """The digest of a receipt under the pool's seal."""
+
+    digest: str
+    seal: Seal
+
+
 @dataclass(frozen=True, slots=True)
 class Draft:
     """An outcome before its receipt is sealed."""
@@ -81,6 +103,61 @@ class Draft:
     event: Callable[[SealedReceipt | None], Outcome]
     evidence: tuple[Word, ...] = ()
     wait_us: int = 0
+
+    def receipt_bytes(self) -> bytes | None:
+        """What is to be sealed."""
+        return None if self.receipt is None else self.receipt.to_bytes()
+
+    def reported(self, sealed: Sealed | None) -> Reported:
+        """The report, with its receipt as it was sealed."""
+        held = None
+        if self.receipt is not None and sealed is not None:
+            held = SealedReceipt(receipt=self.receipt, receipt_digest=sealed.digest, seal=sealed.seal)
+        return _reported(self.prepared, self.event(held), self.evidence, self.wait_us)
+
+
+@dataclass(frozen=True, slots=True)
+class PlainDraft:
+    """A completion of the plainest kind before it is sealed: its receipt is written already."""
+
+    prepared: Prepared
+    receipt: bytes
+
+    def receipt_bytes(self) -> bytes:
+        """What is to be sealed."""
+        return self.receipt
+
+    def reported(self, sealed: Sealed | None) -> Reported:
+        """The report, whose event is written around the receipt's own bytes."""
+        assert sealed is not None, "what completed has a receipt"
+        held = {
+            "receipt": Fragment(self.receipt),
+            "receipt_digest": sealed.digest,
+            "seal": Fragment(sealed.seal.to_bytes()),
+        }
+        nonce = self.prepared.nonce
+        payload = plainly_written({"nonce": nonce, "sealed": held})
+        assert payload is not None, "ids, digests and what is canonical already"
+        return _reported(self.prepared, Written(nonce, payload))
+
+
+class Forms:
+    """What plain receipts of one kind have in common, read out of the first of them. Safe for threads."""
+
+    def __init__(self) -> None:
+        self._forms: dict[Hashable, JsonObject] = {}
+
+    def written(self, kind: Hashable, first: Callable[[], Receipt], own: Mapping[str, Any]) -> bytes | None:
+        """The canonical bytes of a receipt of this kind with these fields of its own; `first` makes it.
+
+        None where they cannot be written at once.
+        """
+        form = self._forms.get(kind)
+        if form is None:
+            if len(self._forms) >= FORMS_MAX:
+                self._forms.clear()
+            form = self._forms[kind] = first().to_json()
+        return plainly_written({**form, **own})
 
 
 class Schemas:
@@ -119,21 +196,52 @@ class Reporting:
     now_us: Callable[[], int]
     """The moment for receipts and waits."""
     schemas: Schemas
+    forms: Forms = field(default_factory=Forms)
 
     def reports(self, ran: Sequence[tuple[Prepared, port.Outcome]]) -> list[Reported]:
         """One report each, in order; all receipts under one signature."""
-        drafts = [self._draft(item, outcome) for item, outcome in ran]
-        receipts = [draft.receipt for draft in drafts if draft.receipt is not None]
-        digests = [receipt.digest for receipt in receipts]
+        drafts = [self._plain(item, outcome) or self._draft(item, outcome) for item, outcome in ran]
+        receipts = [draft.receipt_bytes() for draft in drafts]
+        digests = [sha256_hex(receipt) for receipt in receipts if receipt is not None]
         seals = seal_batch(self.signer, Purpose.RECEIPT, digests)
-        sealed = iter(
-            SealedReceipt(receipt=receipt, receipt_digest=digest, seal=seal)
-            for receipt, digest, seal in zip(receipts, digests, seals, strict=True)
+        sealed = map(Sealed, digests, seals)
+        return [
+            draft.reported(None if receipt is None else next(sealed))
+            for draft, receipt in zip(drafts, receipts, strict=True)
+        ]
+
+    def _plain(self, item: Prepared, outcome: port.Outcome) -> PlainDraft | None:
+        """The draft of what ran to its end, hid nothing, changed nothing and has nothing to tell but its
+        output; None for anything else, which takes the long way to the same bytes."""
+        if not isinstance(outcome, port.Completed) or item.work.requested.sensitive:
+            return None
+        if outcome.affected or outcome.metrics or outcome.resources or outcome.truncated:
+            return None
+        if type(outcome.duration_ms) is not int:
+            return None
+        written = plain_output(outcome.output)
+        if written is None or self.schemas.fault(
+            item.work.action.contract_digest, item.contract, outcome.output
+        ):
+            return None
+        own: dict[str, Any] = {
+            "invocation_id": item.invocation_id,
+            "output_summary": _shortened(written.decode()),
+            "structured_output": Fragment(written),
+            "duration_ms": outcome.duration_ms,
+            "timestamp_us": self.now_us(),
+            "attempt": item.attempt,
+            "permit_digest": item.work.permit_digest,
+        }
+        kind = (item.work.action.contract_digest, outcome.exit_code, outcome.sandbox)
+        masking = Masking({}, ())
+        receipt = self.forms.written(
+            kind, lambda: self._receipt(item, outcome, outcome.exit_code, outcome.output, masking), own
         )
-        return [_reported(draft, None if draft.receipt is None else next(sealed)) for draft in drafts]
+        return None if receipt is None else PlainDraft(item, receipt)
 
     def _draft(self, item: Prepared, outcome: port.Outcome) -> Draft:
-        masking = Masking(item.work.request.arguments, item.work.requested.sensitive)
+        masking = Masking(item.work.arguments, item.work.requested.sensitive)
         match outcome:
             case port.Completed():
                 return self._completed(item, outcome, masking)
@@ -285,10 +393,23 @@ def output_rejected(reason: Reason, raw: bytes) -> OutputRejected:
     )
 
 
-def _reported(draft: Draft, sealed: SealedReceipt | None) -> Reported:
-    stage = draft.prepared.work.head.stage_key
-    outcome = draft.event(sealed)
-    return Reported(draft.prepared.invocation_id, outcome, stage, draft.evidence, draft.wait_us)
+def plain_output(output: object) -> bytes | None:
+    """The canonical bytes of an object that is JSON as it stands, so that there is nothing to mark in it.
+
+    None where that is not certain at once. Every value takes a byte at least, so its bytes bound its nodes.
+    """
+    if type(output) is not dict:
+        return None
+    written = quickly_written(output, DEPTH_MAX - 1)
+    if written is None or len(written) > PLAIN_BYTES_MAX or MARK in written:
+        return None
+    return written
+
+
+def _reported(
+    prepared: Prepared, told: Outcome | Written, evidence: tuple[Word, ...] = (), wait_us: int = 0
+) -> Reported:
+    return Reported(prepared.invocation_id, told, prepared.work.head.stage_key, evidence, wait_us)
 
 
 def _held(sealed: SealedReceipt | None) -> SealedReceipt:
@@ -336,16 +457,20 @@ def _hex(digest: str | None) -> str | None:
 
 
 def _summary(output: Json) -> str:
-    text = canonical(output).decode()
+    return _shortened(canonical(output).decode())
+
+
+def _shortened(text: str) -> str:
     return text if len(text) <= SUMMARY_CHARACTERS_MAX else text[: SUMMARY_CHARACTERS_MAX - 1] + "…"
 
 
 def report_to_json(reported: Reported) -> JsonObject:
     """A report as JSON, for the spool."""
+    outcome = reported.outcome
     return {
         "invocation_id": reported.invocation_id,
-        "type": type(reported.outcome).__name__,
-        "payload": reported.outcome.to_json(),
+        "type": type(outcome).__name__,
+        "payload": outcome.to_json(),
         "stage": list(reported.stage),
         "evidence": [[type(word).__name__, word.to_json()] for word in reported.evidence],
         "wait_us": reported.wait_us,
@@ -359,7 +484,7 @@ def report_from_json(value: JsonObject) -> Reported:
     )
     return Reported(
         invocation_id=str(value["invocation_id"]),
-        outcome=outcome_from(str(value["type"]), value["payload"]),  # type: ignore[arg-type]  # validated there
+        told=outcome_from(str(value["type"]), value["payload"]),  # type: ignore[arg-type]  # validated there
         stage=StageKey(*(str(part) for part in _items(value["stage"]))),
         evidence=evidence,
         wait_us=int(str(value["wait_us"])),

@@ -75,14 +75,16 @@ class Watching:
         is_stopping: Callable[[], bool],
         boottime: Callable[[], int] = boottime_ns,
         must_end: Callable[[], bool] = lambda: False,
+        seen_ns: int | None = None,
     ) -> None:
+        """`seen_ns`: when the lot was last seen to stand and to be wanted, None where nobody looked yet."""
         self._must_end = must_end
         self._execution = execution
         self._nonces = {item.invocation_id: item.nonce for item in lot}
         self._is_stopping = is_stopping
         self._boottime = boottime
         self._seen: Mapping[str, str] = {}
-        self._seen_ns = -FRESH_NS
+        self._seen_ns = -FRESH_NS if seen_ns is None else seen_ns
 
     def reason_to_end(self, invocation_id: str) -> str | None:
         """Why what runs must end; a ledger that is away is no reason, for the effect has begun."""
@@ -134,9 +136,16 @@ class Running:
         self._faults = faults
         self._is_stopping = is_stopping
 
-    def run(self, lot: Sequence[Prepared], start_by_ns: int) -> list[tuple[Prepared, Outcome]]:
-        """One outcome for each, in order. Whatever a tool does, nothing is raised."""
-        watching = Watching(self._execution, lot, self._is_stopping, self._boottime, self._must_end)
+    def run(
+        self, lot: Sequence[Prepared], start_by_ns: int, seen_ns: int | None = None
+    ) -> list[tuple[Prepared, Outcome]]:
+        """One outcome for each, in order. Whatever a tool does, nothing is raised.
+
+        `seen_ns` is when their claims were made; what has an effect is looked at again all the same.
+        """
+        if not all(item.is_batchable and runs_here(item.contract) for item in lot):
+            seen_ns = None
+        watching = Watching(self._execution, lot, self._is_stopping, self._boottime, self._must_end, seen_ns)
         return [(item, self._guarded(item, watching, start_by_ns)) for item in lot]
 
     def _guarded(self, item: Prepared, watching: Watching, start_by_ns: int) -> Outcome:
@@ -190,7 +199,7 @@ class Running:
         return Call(
             invocation_id=item.invocation_id,
             tool=contract.name,
-            arguments=item.work.request.thawed(),
+            arguments=item.work.arguments_copy(),
             session_id=action.session,
             workspace=self._workspace(contract, action.tenant, action.session),
             capabilities=frozenset(capability.value for capability in contract.capabilities),
@@ -229,4 +238,4 @@ def _answer(item: Prepared) -> Outcome:
             item.work.action.arguments_hash,
             schema if isinstance(schema, dict) else {},
         )
-    return run_pure(item.contract.name, item.work.request.thawed())
+    return run_pure(item.contract.name, item.work.arguments_copy())

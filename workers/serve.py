@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from governance.execution import Claim, Execution
+from governance.execution import Claim, Claimed, Execution
 from interlock.clock import boottime_ns
 from interlock.decision import Reason
 from interlock.errors import InterlockError, LedgerClosedError, LedgerUnavailableError
@@ -134,11 +134,12 @@ class Serving:
         self._doubts.add(claimed.unknown)
         won = [item for item in lot if item.invocation_id in claimed.winners]
         if won:
-            self._run(won, claimed.start_by_boottime_ns)
+            self._run(won, claimed)
 
-    def _run(self, won: Sequence[Prepared], start_by_ns: int) -> None:
+    def _run(self, won: Sequence[Prepared], claimed: Claimed) -> None:
+        start_by_ns, seen_ns = claimed.start_by_boottime_ns, claimed.seen_boottime_ns
         try:
-            reports = self._reporting.reports(self._running.run(won, start_by_ns))
+            reports = self._reporting.reports(self._running.run(won, start_by_ns, seen_ns))
             self._delivery.deliver(reports, is_spooled=not all(item.is_batchable for item in won))
         except BaseException:
             # A claim without an outcome would stand for as long as this process beats.

@@ -10,12 +10,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import TypeVar
 
 from governance.execution.attempt import Claim, Claimant, Claimed, claim_step, stale_step
 from governance.execution.outcome import (
     Outcome,
     Reported,
     ReportFate,
+    Written,
     contradicts,
     outcome_from,
     outcome_step,
@@ -43,6 +46,7 @@ from interlock.event import (
     LateOutcomeRecorded,
     OutcomeContradicted,
     StoredEvent,
+    Stream,
     evidence_stream,
     invocation_stream,
     new_event,
@@ -65,11 +69,13 @@ __all__ = [
     "Unseal",
     "Unusable",
     "Work",
+    "Written",
     "outcome_from",
     "released",
 ]
 
 logger = logging.getLogger(__name__)
+Item = TypeVar("Item", Claim, Reported)
 
 ROUNDS_MAX = 8
 """How often a report reads again what another writer moved meanwhile; nobody moves one stream that often."""
@@ -132,6 +138,7 @@ class Execution:
         try:
             with self.ledger.write(_locks(claims)) as transaction:
                 won, hints, moved = self._claim_in(transaction, claimant, claims)
+                seen_ns = self.boottime()
         except CommitUnknownError:
             return self._after_unknown_commit(claims, start_by_ns)
         self.faults.reach("claim.after_commit")
@@ -140,7 +147,7 @@ class Execution:
             self.waker.wake("relay")
         if moved:
             self.waker.wake("governor")
-        return Claimed(frozenset(won), start_by_ns)
+        return Claimed(frozenset(won), start_by_ns, seen_boottime_ns=seen_ns)
 
     def _claim_in(
         self, transaction: LedgerTransaction, claimant: Claimant, claims: Sequence[Claim]
@@ -157,16 +164,16 @@ class Execution:
     def _judged(
         self, transaction: LedgerTransaction, claimant: Claimant, claims: Sequence[Claim]
     ) -> list[Step]:
-        heads = transaction.heads(invocation_stream(claim.invocation_id) for claim in claims)
-        epoch = transaction.epoch()
+        wanted = _by_stream(claims)
+        heads = transaction.heads(stream for stream, _ in wanted)
+        now_us, epoch, batch = transaction.now_us, transaction.epoch(), len(claims)
         steps: list[Step] = []
-        for claim in sorted(claims, key=lambda claim: claim.invocation_id):
-            head = heads.get(invocation_stream(claim.invocation_id))
+        for stream, claim in wanted:
+            head = heads.get(stream)
             if head is None or head.version != claim.version or head.phase not in CLAIMABLE or not head.ready:
                 continue
-            now_us = transaction.now_us
             try:
-                steps.append(claim_step(self.settings, now_us, epoch, head, claimant, claim, len(claims)))
+                steps.append(claim_step(self.settings, now_us, epoch, head, claimant, claim, batch))
             except Exception:
                 # Nothing is written of it, and the others of its envelope go on.
                 logger.exception("%s cannot be claimed", claim.invocation_id)
@@ -244,12 +251,13 @@ class Execution:
     def _report_in(
         self, transaction: LedgerTransaction, outcomes: Sequence[Reported]
     ) -> tuple[dict[str, str], list[Hint]]:
-        heads = transaction.heads(invocation_stream(outcome.invocation_id) for outcome in outcomes)
+        wanted = _by_stream(outcomes)
+        heads = transaction.heads(stream for stream, _ in wanted)
         steps: list[Step] = []
         fates: dict[str, str] = {}
-        for outcome in sorted(outcomes, key=lambda outcome: outcome.invocation_id):
-            head = heads.get(invocation_stream(outcome.invocation_id))
-            if head is not None and head.phase == Phase.RUNNING.value and head.nonce == outcome.outcome.nonce:
+        for stream, outcome in wanted:
+            head = heads.get(stream)
+            if head is not None and head.phase == Phase.RUNNING.value and head.nonce == outcome.nonce:
                 steps.append(outcome_step(self.settings, transaction.now_us, head, outcome))
                 fates[outcome.invocation_id] = ReportFate.RECORDED
             elif head is not None and (step := resolution(transaction, head, outcome)) is not None:
@@ -259,15 +267,9 @@ class Execution:
                 fates[outcome.invocation_id] = self._late(transaction, outcome)
         lost = transaction.append([step.append for step in steps])
         stood = [step for step in steps if step.append.stream not in lost]
-        self._evidence(
-            transaction, [o for o in outcomes if invocation_stream(o.invocation_id) not in lost], fates
-        )
-        done = {
-            identifier: fate
-            for identifier, fate in fates.items()
-            if invocation_stream(identifier) not in lost
-        }
-        return done, self._after_moves(transaction, stood)
+        done = {outcome.invocation_id: outcome for stream, outcome in wanted if stream not in lost}
+        self._evidence(transaction, list(done.values()), fates)
+        return {identifier: fates[identifier] for identifier in done}, self._after_moves(transaction, stood)
 
     def _after_moves(self, transaction: LedgerTransaction, steps: Sequence[Step]) -> list[Hint]:
         """Release what these moves make way for: successors of what ended, and what was given back."""
@@ -282,18 +284,18 @@ class Execution:
         """What an outcome is whose claim no longer stands: known already, evidence, or a contradiction."""
         stream = invocation_stream(reported.invocation_id)
         events = transaction.events([stream]).get(stream, [])
-        payload = reported.outcome.to_bytes()
-        if any(event.payload == payload or resolves(event, reported.outcome) for event in events):
+        outcome, payload = reported.outcome, reported.event().payload
+        if any(event.payload == payload or resolves(event, outcome) for event in events):
             return ReportFate.KNOWN
-        if isinstance(reported.outcome, ExecutionReleased):
+        if isinstance(outcome, ExecutionReleased):
             return ReportFate.KNOWN  # nothing ran, and nobody waits for it any more
-        fate = ReportFate.CONTRADICTED if contradicts(events, reported.outcome) else ReportFate.LATE
+        fate = ReportFate.CONTRADICTED if contradicts(events, outcome) else ReportFate.LATE
         word = OutcomeContradicted if fate == ReportFate.CONTRADICTED else LateOutcomeRecorded
         evidence = word(
-            nonce=reported.outcome.nonce,
-            outcome={"type": type(reported.outcome).__name__, "payload": reported.outcome.to_json()},
+            nonce=outcome.nonce,
+            outcome={"type": type(outcome).__name__, "payload": outcome.to_json()},
         )
-        note = new_event(evidence, cause=f"claim:{reported.outcome.nonce}", actor=ACTOR)
+        note = new_event(evidence, cause=f"claim:{outcome.nonce}", actor=ACTOR)
         beside = transaction.events([evidence_stream(reported.invocation_id)])
         if any(note.payload == event.payload for events in beside.values() for event in events):
             return ReportFate.KNOWN
@@ -306,10 +308,7 @@ class Execution:
         appends = [
             evidence_append(
                 outcome.invocation_id,
-                [
-                    new_event(word, cause=f"claim:{outcome.outcome.nonce}", actor=ACTOR)
-                    for word in outcome.evidence
-                ],
+                [new_event(word, cause=f"claim:{outcome.nonce}", actor=ACTOR) for word in outcome.evidence],
                 outcome.stage,
             )
             for outcome in outcomes
@@ -376,6 +375,11 @@ def _read(head: Head, events: Sequence[StoredEvent], unseal: Unseal) -> Work | U
     except Exception as error:
         logger.exception("%s cannot be read", head.id)
         return Unusable(head.id, "INTERNAL", f"reading it failed: {type(error).__name__}")
+
+
+def _by_stream(items: Iterable[Item]) -> list[tuple[Stream, Item]]:
+    """Each with its stream, in the order in which every writer takes them."""
+    return sorted(((invocation_stream(item.invocation_id), item) for item in items), key=itemgetter(0))
 
 
 def _locks(items: Iterable[Claim | Reported]) -> set[str]:

@@ -46,6 +46,8 @@ class Claimed:
     start_by_boottime_ns: int
     unknown: tuple[Claim, ...] = ()
     """Claims of a commit without an answer that could not be read again: not to be run, to be watched."""
+    seen_boottime_ns: int | None = None
+    """When they were last seen to stand and to be wanted: nobody else could write until the commit."""
 
 
 def claim_step(

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, assert_never
 
-from governance.execution.step import ACTOR, Step, append_of, due_row
+from governance.execution.step import ACTOR, Step, append_of, due_row, written_event
 from governance.ledger import Due, Head, LedgerView, StageKey, head_with
-from interlock.canonical import JsonObject
+from interlock.canonical import JsonObject, read_stored
 from interlock.decision import Reason
 from interlock.event import (
     ExecutionAttemptFailed,
     ExecutionReleased,
+    NewEvent,
     ReconciliationRequired,
     ReconciliationResolved,
     StoredEvent,
@@ -47,15 +48,44 @@ _OUTCOMES: Mapping[str, type[Outcome]] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
+class Written:
+    """A ToolExecutionCompleted that is written already. Mostly nobody asks for more than its bytes."""
+
+    nonce: str
+    payload: bytes
+    """Its canonical bytes."""
+
+    def word(self) -> ToolExecutionCompleted:
+        """What was written."""
+        return ToolExecutionCompleted.model_validate(read_stored(self.payload))
+
+
+@dataclass(frozen=True, slots=True)
 class Reported:
     """What came of one claim, and the evidence that goes beside it."""
 
     invocation_id: str
-    outcome: Outcome
+    told: Outcome | Written
     stage: StageKey
     evidence: tuple[Word, ...] = ()
     wait_us: int = 0
     """For what is released or tried again: how long not to offer it."""
+
+    @property
+    def nonce(self) -> str:
+        return self.told.nonce
+
+    @property
+    def outcome(self) -> Outcome:
+        """The outcome as its word; read from its bytes each time where it was written at once."""
+        return self.told.word() if isinstance(self.told, Written) else self.told
+
+    def event(self) -> NewEvent:
+        """The event that records it while its claim stands."""
+        cause = f"claim:{self.nonce}"
+        if isinstance(self.told, Written):
+            return written_event(ToolExecutionCompleted, self.told.payload, cause=cause, actor=ACTOR)
+        return new_event(self.told, cause=cause, actor=ACTOR)
 
 
 class ReportFate:
@@ -69,24 +99,14 @@ class ReportFate:
 
 def outcome_step(settings: Settings, now_us: int, head: Head, reported: Reported) -> Step:
     """The move of an outcome whose claim stands."""
-    outcome = reported.outcome
-    event = new_event(outcome, cause=f"claim:{outcome.nonce}", actor=ACTOR)
+    outcome, event = reported.told, reported.event()
 
     def after(phase: Phase, **columns: Any) -> Head:
-        return head_with(
-            head,
-            **{
-                "nonce": "",
-                "boot": "",
-                "ready": False,
-                "published_us": 0,
-                "phase": phase.value,
-                **columns,
-            },
-        )
+        settled = {"nonce": "", "boot": "", "ready": False, "published_us": 0, "phase": phase.value}
+        return head_with(head, **{**settled, **columns})
 
     match outcome:
-        case ToolExecutionCompleted() | ToolExecutionFailed():
+        case Written() | ToolExecutionCompleted() | ToolExecutionFailed():
             return Step(append_of(head, [event], after(Phase.DONE), None), head.stage_key, is_final=True)
         case ExecutionAttemptFailed():
             # The store's clock judges it, whatever the worker's clock made of the moment.
@@ -119,8 +139,10 @@ def resolution(view: LedgerView, head: Head, reported: Reported) -> Step | None:
 
     It can only say that the effect happened.
     """
+    if head.phase != Phase.RECONCILIATION_REQUIRED.value:
+        return None
     outcome = reported.outcome
-    if head.phase != Phase.RECONCILIATION_REQUIRED.value or not isinstance(outcome, ToolExecutionCompleted):
+    if not isinstance(outcome, ToolExecutionCompleted):
         return None
     unknown = view.events([head.stream])[head.stream][-1]
     if unknown.type != ReconciliationRequired.__name__ or unknown.body()["nonce"] != outcome.nonce:

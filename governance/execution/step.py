@@ -9,6 +9,7 @@ from governance.execution.work import Work
 from governance.ledger import Append, Due, Head, StageKey, head_with
 from interlock.decision import Reason
 from interlock.event import (
+    EVENT_TYPES,
     FailureDetail,
     NewEvent,
     PermitMismatched,
@@ -36,6 +37,12 @@ class Step:
 
 def keys_of(invocation_id: str, stage: StageKey) -> set[str]:
     return {f"invocation:{invocation_id}", f"stage:{stage.tenant}/{stage.session}/{stage.stage}"}
+
+
+def written_event(kind: type[Word], payload: bytes, *, cause: str, actor: str) -> NewEvent:
+    """An event whose word is written already: `payload` are its canonical bytes."""
+    known = EVENT_TYPES[kind.__name__]
+    return NewEvent(kind.__name__, payload, cause, actor, known.moves_state, known.format)
 
 
 def due_row(head: Head, what: str, at_us: int) -> Due:

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
 
 from governance.action import action_of
 from governance.ledger import Head
-from interlock.canonical import JsonObject, canonical, sha256_hex
+from interlock.canonical import JsonObject, canonical, sha256_hex, thaw
 from interlock.contract import EffectScope
 from interlock.event import StoredEvent, ToolInvocationRequested
 from interlock.permit import Action, Permit
 from interlock.phase import NEW, Phase, next_phase
-from interlock.request import ToolRequest
 
 Unseal = Callable[[JsonObject, Sequence[str], str], JsonObject]
 """Stored arguments, the pointers to what is sealed in them, and the invocation: the true arguments."""
@@ -30,16 +31,19 @@ class Work:
 
     head: Head
     requested: ToolInvocationRequested
-    """Without its arguments, which are those of `request`."""
+    """Without its arguments, which are those below."""
     permit: Permit | None
     """The one that stands, None where none does."""
     permit_digest: str
     action: Action
     """Made of what is about to run, never of what was once computed."""
-    request: ToolRequest
-    """With the true arguments."""
+    action_digest: str
+    """That action's, computed once for every comparison."""
+    arguments: JsonObject
+    """The true ones, of which the action's hash was made. Nobody changes them: a tool gets a copy."""
     told_before: tuple[tuple[str, object], ...]
-    """Fields of the action as the head, and the snapshot of a parked one, tell them for a second time."""
+    """Where the action is not what was permitted: its fields as the head, and the snapshot of a parked one,
+    tell them for a second time."""
     permit_uses: int
     """Attempts begun under the permit that stands."""
     releases: int
@@ -49,6 +53,12 @@ class Work:
     @property
     def invocation_id(self) -> str:
         return self.head.id
+
+    def arguments_copy(self) -> dict[str, Any]:
+        """A fresh copy a tool may do with as it likes."""
+        copy = thaw(self.arguments)
+        assert isinstance(copy, dict)
+        return copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,28 +96,39 @@ def _column_fault(work: Work, event: StoredEvent) -> str | None:
 
     A request that is itself not what was permitted is left to the permit, which names what differs.
     """
-    head, requested = work.head, work.requested
-    if head.phase not in CLAIMABLE or work.permit is None:
+    head, requested, permit = work.head, work.requested, work.permit
+    if head.phase not in CLAIMABLE or permit is None:
         return None
-    if work.permit.terms.action_digest != work.action.digest:
+    if permit.terms.action_digest != work.action_digest:
         return None
-    told = {
-        "tenant": (requested.tenant, head.tenant, event.tenant),
-        "session": (requested.session, head.session, event.session),
-        "stage": (requested.stage, head.stage),
-        "client": (requested.client, head.client),
-        "tool": (requested.tool, head.tool),
-        "contract_digest": (requested.contract_digest, head.contract_digest),
-        "pool": (requested.capability_pool, head.pool),
-        "priority": (requested.priority, head.priority),
-        "deadline_us": (requested.deadline_us or 0, head.deadline_us),
-        "may_repeat": (requested.may_repeat, head.may_repeat),
-        "external": (requested.effect_scope == EffectScope.EXTERNAL, head.external),
-        "action_digest": (work.action.digest, head.action_digest, requested.action_digest),
-        "request_digest": (requested.request_digest, head.request_digest),
-    }
-    names = [name for name, (true, *others) in told.items() if any(other != true for other in others)]
-    return f"the head or the row says otherwise than the request of {', '.join(names)}" if names else None
+    said = (requested.tenant, requested.session)
+    true = (
+        *said, requested.stage, requested.client, requested.tool, requested.contract_digest,
+        requested.capability_pool, requested.priority, requested.deadline_us or 0, requested.may_repeat,
+        requested.effect_scope == EffectScope.EXTERNAL, work.action_digest, requested.request_digest,
+    )  # fmt: skip
+    again = (event.tenant, event.session, requested.action_digest)
+    if true == _columns_of(head) and again == (*said, work.action_digest):
+        return None
+    return _differing(true, head, event, requested.action_digest)
+
+
+_COLUMNS = (
+    "tenant", "session", "stage", "client", "tool", "contract_digest", "pool", "priority", "deadline_us",
+    "may_repeat", "external", "action_digest", "request_digest",
+)  # fmt: skip
+_columns_of = attrgetter(*_COLUMNS)
+
+
+def _differing(true: tuple[object, ...], head: Head, event: StoredEvent, action_digest: str) -> str:
+    told = dict(zip(_COLUMNS, _columns_of(head), strict=True))
+    again = {"tenant": event.tenant, "session": event.session, "action_digest": action_digest}
+    names = [
+        name
+        for name, value in zip(_COLUMNS, true, strict=True)
+        if told[name] != value or again.get(name, value) != value
+    ]
+    return f"the head or the row says otherwise than the request of {', '.join(names)}"
 
 
 def _phase_fault(head: Head, events: Sequence[StoredEvent]) -> str | None:
@@ -129,14 +150,18 @@ def _work(
     granted = _standing_grant(events)
     permit = None if granted is None else Permit.model_validate(granted.body()["permit"])
     digest = "" if permit is None else permit.digest
+    action = action_of(requested, sha256_hex(canonical(arguments)))
+    action_digest = action.digest
+    is_other = permit is not None and permit.terms.action_digest != action_digest
     return Work(
         head=head,
         requested=requested,
         permit=permit,
         permit_digest=digest,
-        action=action_of(requested, sha256_hex(canonical(arguments))),
-        request=ToolRequest(tool=requested.tool, arguments=arguments),
-        told_before=_told_before(head, events, requested),
+        action=action,
+        action_digest=action_digest,
+        arguments=arguments,
+        told_before=_told_before(head, events, requested) if is_other else (),
         permit_uses=_uses(events, digest),
         releases=_releases(events),
         cause=f"event:{(granted or events[-1]).seq}",

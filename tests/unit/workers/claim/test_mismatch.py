@@ -65,8 +65,21 @@ def test_a_permit_of_another_invocation_is_a_mismatch(bench: Workbench, ledger: 
     mine, other = works[ids[0]], works[ids[1]]
     assert isinstance(mine, Work)
     assert isinstance(other, Work)
-    verdict = bench.claiming._verdict(replace(mine, permit=other.permit))
+    taken = replace(mine, permit=other.permit, permit_digest=other.permit_digest)
+    verdict = bench.claiming._verdict(taken)
     assert getattr(verdict, "field", None) == "invocation_id"
+
+
+def test_a_permit_under_the_digest_of_another_is_not_what_was_sealed(
+    bench: Workbench, ledger: FailingLedger
+) -> None:
+    ids = grant(ledger, bench.governance, [ASKED, replace(ASKED, stage="g2")])
+    works = bench.execution.load(ids)
+    mine, other = works[ids[0]], works[ids[1]]
+    assert isinstance(mine, Work)
+    assert isinstance(other, Work)
+    verdict = bench.claiming._verdict(replace(mine, permit=other.permit))
+    assert getattr(verdict, "code", None) == "PERMIT_UNVERIFIABLE"
 
 
 def test_a_permit_by_another_key_runs_nothing_and_is_a_security_event(
@@ -257,6 +270,6 @@ def test_sealed_arguments_are_opened_and_hashed_by_their_true_value(
         head = next(iter(view.heads_of("invocation", limit=1)))
     work = read_work(head, events, bench.execution.unseal)
     assert isinstance(work, Work)
-    assert work.request.thawed() == {"password": "true-secret"}
+    assert work.arguments_copy() == {"password": "true-secret"}
     assert work.permit is not None
     assert work.action.digest == work.permit.terms.action_digest

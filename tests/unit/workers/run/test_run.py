@@ -184,3 +184,34 @@ def test_a_pool_out_of_time_ends_what_runs(bench: Workbench, ledger: FailingLedg
     assert watching.reason_to_end(identifier) == "POOL_STOPPING"
     ledger.is_away_to_readers = True
     assert watching.reason_to_end(identifier) == "POOL_STOPPING"
+
+
+def test_a_claim_just_made_is_a_look(bench: Workbench, ledger: FailingLedger) -> None:
+    lot, start_by_ns = claimed(bench, 2)
+    ledger.is_away_to_readers = True
+    seen_ns = bench.boottime_ns
+    bench.boottime_ns += FRESH_NS - 1
+    assert codes(bench.running.run(lot, start_by_ns, seen_ns)) == ["ran", "ran"]
+    bench.boottime_ns += 1
+    assert codes(bench.running.run(lot, start_by_ns, seen_ns)) == ["CLAIM_NOT_HELD"] * 2
+
+
+def test_a_claim_is_seen_before_it_is_committed(bench: Workbench) -> None:
+    asked = [Asked(ECHO, {"value": 1})]
+    prepared = bench.claiming.prepare(grant(bench.ledger, bench.governance, asked))
+    assert bench.claiming.claim(prepared).seen_boottime_ns == bench.boottime_ns
+
+
+def test_what_has_an_effect_is_looked_at_however_fresh_its_claim_is(
+    ledger: FailingLedger, tmp_path: Path
+) -> None:
+    shell = tools()["shell.run"]
+    put_contracts(ledger, [shell])
+    bench = Workbench(ledger, tmp_path, pool="shell", boot="boot-2")
+    lot = bench.claiming.prepare(grant(ledger, bench.governance, [Asked(shell, {"argv": ["true"]})]))
+    made = bench.claiming.claim(lot)
+    ledger.is_away_to_readers = True
+    assert codes(bench.running.run(lot, made.start_by_boottime_ns, made.seen_boottime_ns)) == [
+        "CLAIM_NOT_HELD"
+    ]
+    assert bench.supervisor.calls == []
