@@ -20,7 +20,7 @@ def prove_schemas(producer: Producer, rng: random.Random | None, count: int) -> 
         titles = {title for kind in known.values() for title in kind}
         named = [group for group in groups if any(test.title in titles for test in group.tests)]
         groups = [*named, *chosen([group for group in groups if group not in named], rng, count)]
-    refused = register(producer.live, {group.catalogue: [_tool(group)] for group in groups})
+    refused = register(producer.live, {group.catalogue: [tool_of(group)] for group in groups})
     found: dict[str, list[SchemaTest]] = {}
     sent: list[tuple[Call, SchemaTest]] = []
     for group in groups:
@@ -35,7 +35,8 @@ def prove_schemas(producer: Producer, rng: random.Random | None, count: int) -> 
     return _compared(found, known, whole=rng is None)
 
 
-def _tool(group: SchemaGroup) -> dict[str, Any]:
+def tool_of(group: SchemaGroup) -> dict[str, Any]:
+    """The tool that takes what the group judges as its property `v`."""
     schema = group.schema
     if isinstance(schema, dict):
         # Its own references start at itself, so it stays a document of its own within the wrapper.
