@@ -8,7 +8,7 @@ from interlock.permit import Action
 
 def action_of(requested: ToolInvocationRequested, arguments_hash: str | None = None) -> Action:
     """The action of a request, with the hash it recorded or, for what is about to run, another one."""
-    return Action(
+    return Action.of_checked(
         tenant=requested.tenant,
         client=requested.client,
         subject=requested.subject,

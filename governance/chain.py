@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
-from interlock.canonical import canonical, sha256_hex
+from interlock.canonical import canonical, plainly_written, sha256_hex
 from interlock.event import NewEvent, StoredEvent, Stream
 
 CHAIN_FORMAT = "interlock.chain.v1"
@@ -31,7 +31,8 @@ def link(previous: str, event: StoredEvent, payload_digest: str) -> str:
 
 
 def _linked(previous: bytes, header: tuple[Any, ...], payload_digest: str) -> bytes:
-    return hashlib.sha256(previous + canonical([CHAIN_FORMAT, *header, payload_digest])).digest()
+    said = [CHAIN_FORMAT, *header, payload_digest]
+    return hashlib.sha256(previous + (plainly_written(said) or canonical(said))).digest()
 
 
 def place(

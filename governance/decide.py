@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from governance.ledger import Append, Due, Head, head_with
 from governance.park import approval_request, parked_due, parked_head
+from interlock.canonical import canonical
 from interlock.contract import Tool
 from interlock.decision import Decision, DecisionKind, Reason
 from interlock.event import (
@@ -57,7 +58,8 @@ class Clerk:
     def write(self, matters: Sequence[Matter], *, now_us: int) -> list[Append]:
         """One append each, in order; the permits of one call share one signature."""
         permits = self._permits(matters, now_us)
-        return [self._append(matter, permits.get(matter.head.id), now_us) for matter in matters]
+        records = _Records()
+        return [self._append(matter, permits.get(matter.head.id), records, now_us) for matter in matters]
 
     def _permits(self, matters: Sequence[Matter], now_us: int) -> dict[str, Permit]:
         allowed = [
@@ -65,7 +67,7 @@ class Clerk:
         ]
         seals = seal_batch(self.signer, Purpose.PERMIT, [terms.digest for terms in allowed])
         return {
-            terms.invocation_id: Permit(terms=terms, seal=seal)
+            terms.invocation_id: Permit.of_checked(terms=terms, seal=seal)
             for terms, seal in zip(allowed, seals, strict=True)
         }
 
@@ -73,7 +75,7 @@ class Clerk:
         until_us = now_us + self.settings.permit_ms * 1_000
         if matter.head.deadline_us:
             until_us = min(until_us, matter.head.deadline_us)
-        return PermitTerms(
+        return PermitTerms.of_checked(
             action_digest=matter.requested.action_digest,
             invocation_id=matter.head.id,
             epoch=matter.decision.epoch,
@@ -82,9 +84,12 @@ class Clerk:
             attempts=attempts_of(matter.contract),
         )
 
-    def _append(self, matter: Matter, permit: Permit | None, now_us: int) -> Append:
+    def _append(self, matter: Matter, permit: Permit | None, records: _Records, now_us: int) -> Append:
         payload, head, due = self._outcome(matter, permit, now_us)
-        event = new_event(payload, cause=matter.cause, actor=ACTOR)
+        written = None
+        if permit is not None:
+            written = payload.to_bytes(verdicts=records.of(matter.decision))
+        event = new_event(payload, cause=matter.cause, actor=ACTOR, written=written)
         return Append(
             head.stream,
             matter.head.version,
@@ -113,7 +118,7 @@ class Clerk:
         return ending(head, decision.reasons[0], decision), done(head), None
 
     def _granted(self, matter: Matter, permit: Permit, now_us: int) -> tuple[Word, Head, Due]:
-        granted = ApprovalGranted(
+        granted = ApprovalGranted.of_checked(
             by="quorum" if matter.approvers else "policy",
             permit=permit,
             policy=matter.decision.policy,
@@ -131,6 +136,19 @@ class Clerk:
         if head.deadline_us:
             look_us = min(look_us, head.deadline_us)
         return granted, head, Due(head.kind, head.id, "release", look_us)
+
+
+class _Records:
+    """The written verdicts of one batch: most of its decisions are the same one."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Decision, bytes] | None = None
+
+    def of(self, decision: Decision) -> bytes:
+        """Canonical bytes of the verdicts."""
+        if self._last is None or self._last[0] is not decision:
+            self._last = decision, canonical([verdict.to_json() for verdict in decision.verdicts])
+        return self._last[1]
 
 
 def attempts_of(contract: Tool | None) -> int:

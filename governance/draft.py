@@ -6,16 +6,18 @@ Everything that needs no transaction is done here, before the ledger is locked. 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from governance.action import action_of
-from governance.ledger import Head
+from governance.ledger import Head, head_with
 from governance.sensitive import Sealer, sealed_arguments
 from governance.toolbox import KnownTool
-from interlock.canonical import JsonObject, canonical, digest_of, sha256_hex
+from interlock.canonical import JsonObject, canonical, freeze, sha256_hex
 from interlock.decision import Reason
 from interlock.event import StreamKind, ToolInvocationRequested
 from interlock.proposal import Proposal
 from interlock.tier import Pool, Tier
+from interlock.variant import Variants
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +29,23 @@ class Draft:
     faults: tuple[Reason, ...]
     requested: ToolInvocationRequested
     """What will be recorded, but for the deadline, which counts from acceptance."""
+    written: bytes
+    """Its canonical bytes."""
+
+
+_drafts = Variants(Draft)
 
 
 def draft(proposal: Proposal, known: KnownTool | None, sealer: Sealer) -> Draft:
     """Make one proposal ready."""
     arguments = proposal.arguments
+    text = None if arguments is None else canonical(arguments)
     faults = known.faults(arguments) if known is not None and arguments is not None else ()
-    kept = _kept(proposal, known, faults, sealer)
-    return Draft(proposal, known, faults, _requested(proposal, known, kept))
+    kept = _kept(proposal, known, faults, text, sealer)
+    requested = _requested(proposal, known, kept, text)
+    if text is None or kept.arguments is not arguments:
+        return _drafts.made(proposal, known, faults, requested, requested.to_bytes())
+    return _drafts.made(proposal, known, faults, requested, requested.to_bytes(arguments=text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,49 +57,56 @@ class _Kept:
     raw: JsonObject | None = None
 
 
-def _requested(proposal: Proposal, known: KnownTool | None, kept: _Kept) -> ToolInvocationRequested:
+def _requested(
+    proposal: Proposal, known: KnownTool | None, kept: _Kept, text: bytes | None
+) -> ToolInvocationRequested:
     contract = None if known is None else known.contract
-    requested = ToolInvocationRequested(
-        tool=proposal.tool,
-        tool_version=contract.version if contract else "",
-        contract_digest=known.digest if known else "",
-        tier=(contract.tier if contract else Tier.T0).value,
-        capability_pool=(contract.pool if contract else Pool.PURE).value,
-        arguments=kept.arguments,
-        arguments_hash=digest_of(proposal.arguments)
-        if proposal.arguments is not None
-        else proposal.raw_sha256,
-        request_digest=proposal.request_digest,
-        action_digest="",
-        tenant=proposal.tenant,
-        client=proposal.client,
-        subject=proposal.subject,
-        session=proposal.session,
-        stage=proposal.stage,
-        route=proposal.route,
-        mode=proposal.mode,
-        key=proposal.key,
-        priority=proposal.priority,
-        repeat=proposal.repeat,
-        sensitive=kept.sensitive,
-        defaulted=proposal.defaulted,
-        may_repeat=contract.may_repeat if contract else False,
-        effect_scope=contract.effect_scope.value if contract else "none",
-        timeout_ms=contract.timeout_ms if contract else 1,
-        raw=kept.raw,
-    )
-    return requested.model_copy(update={"action_digest": action_of(requested).digest})
+    said: dict[str, Any] = {
+        "tool": proposal.tool,
+        "tool_version": contract.version if contract else "",
+        "contract_digest": known.digest if known else "",
+        "tier": (contract.tier if contract else Tier.T0).value,
+        "capability_pool": (contract.pool if contract else Pool.PURE).value,
+        "arguments": freeze(kept.arguments),
+        "arguments_hash": proposal.raw_sha256 if text is None else sha256_hex(text),
+        "request_digest": proposal.digest_with(text),
+        "tenant": proposal.tenant,
+        "client": proposal.client,
+        "subject": proposal.subject,
+        "session": proposal.session,
+        "stage": proposal.stage,
+        "route": proposal.route,
+        "mode": proposal.mode,
+        "key": proposal.key,
+        "priority": proposal.priority,
+        "repeat": proposal.repeat,
+        "sensitive": kept.sensitive,
+        "defaulted": proposal.defaulted,
+        "may_repeat": contract.may_repeat if contract else False,
+        "effect_scope": contract.effect_scope.value if contract else "none",
+        "timeout_ms": contract.timeout_ms if contract else 1,
+        "raw": freeze(kept.raw),
+    }
+    action = action_of(ToolInvocationRequested.of_checked(**said, action_digest=""))
+    return ToolInvocationRequested.of_checked(**said, action_digest=action.digest)
 
 
-def _kept(proposal: Proposal, known: KnownTool | None, faults: tuple[Reason, ...], sealer: Sealer) -> _Kept:
+def _kept(
+    proposal: Proposal,
+    known: KnownTool | None,
+    faults: tuple[Reason, ...],
+    text: bytes | None,
+    sealer: Sealer,
+) -> _Kept:
     arguments = proposal.arguments
-    if arguments is None:
+    if arguments is None or text is None:
         return _Kept(raw={"sha256": proposal.raw_sha256, "size_bytes": proposal.raw_size})
     # What cannot be judged is not kept; and under a misspelt key a secret stands where nothing is marked.
     if known is None or (faults and known.secrecy is not None):
-        text = canonical(arguments)
         return _Kept(raw={"sha256": sha256_hex(text), "size_bytes": len(text)})
     pointers = known.sensitive(arguments)
+    if not pointers:
+        return _Kept(arguments)
     return _Kept(sealed_arguments(arguments, pointers, sealer, proposal.id), pointers)
 
 
@@ -101,7 +119,7 @@ def first_head(ready: Draft, until_us: int, *, is_first: bool) -> Head:
     """The head of a new invocation, before anything is decided; `is_first`: nothing stands before it."""
     proposal, requested = ready.proposal, ready.requested
     contract = None if ready.known is None else ready.known.contract
-    return Head(
+    return head_with.made(
         StreamKind.INVOCATION.value,
         proposal.id,
         tenant=proposal.tenant,

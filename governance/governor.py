@@ -99,7 +99,7 @@ def _poison(item: TakenItem) -> DeadLetter:
 
 
 def _replies(readings: Sequence[Reading], answers: Mapping[int, Answer]) -> list[Reply]:
-    """One reply a proposal; a dead letter has nobody to answer."""
+    """A reply to each proposal whose producer asked for one; a dead letter has nobody to answer."""
     return [
         Reply(
             answers[id(reading)]
@@ -109,7 +109,7 @@ def _replies(readings: Sequence[Reading], answers: Mapping[int, Answer]) -> list
             reading.task_id if reading.wants_result else None,
         )
         for reading in readings
-        if not isinstance(reading, DeadLetter)
+        if not isinstance(reading, DeadLetter) and (reading.reply_to is not None or reading.wants_result)
     ]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 
 from governance.decide import Clerk, Matter
 from governance.draft import Draft, deadline_us, draft, first_head
@@ -30,8 +31,11 @@ from interlock.fault import FaultPoints
 from interlock.hint import Hint
 from interlock.identifier import id_time_us
 from interlock.proposal import Proposal
+from interlock.variant import Variants
 
 DAY_US = 86_400_000_000
+_cases = Variants(Case)
+_matters = Variants(Matter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +74,12 @@ class Propose:
                 return None
             batch = _Batch(self.gate, self.clerk, transaction, epoch, broker_now_us)
             batch.gather(drafts)
-            answers = [batch.take(ready) for ready in drafts]
-            placed = batch.write()
+            refusals = [batch.take(ready) for ready in drafts]
+            heads = batch.write()
             hints = self.line.release(transaction, batch.pools)
             self.faults.reach("propose.before_commit")
         self.faults.reach("propose.after_commit")
-        return Accepted(tuple(_placed(answer, placed) for answer in answers), tuple(hints))
+        return Accepted(tuple(map(_answer, drafts, refusals, repeat(heads))), tuple(hints))
 
 
 def _keys(drafts: Iterable[Draft]) -> set[str]:
@@ -90,8 +94,13 @@ def _keys(drafts: Iterable[Draft]) -> set[str]:
     return keys
 
 
-def _placed(answer: Answer, heads: Mapping[str, Head]) -> Answer:
-    """The answer with where its invocation stands in the ledger, if the ledger has it."""
+def _answer(ready: Draft, answer: Answer | None, heads: Mapping[str, Head]) -> Answer:
+    """The answer with where its invocation stands in the ledger, if the ledger has it; None is accepted."""
+    if answer is None:
+        stands = heads[ready.proposal.id]
+        return Answer.of_checked(
+            invocation_id=stands.id, status="accepted", phase=stands.phase, seq=stands.accepted_seq
+        )
     head = heads.get(answer.invocation_id or "")
     if head is None or answer.code in _UNRECORDED:
         return answer
@@ -154,8 +163,8 @@ class _Batch:
             }
         )
 
-    def take(self, ready: Draft) -> Answer:
-        """Judge whether this one comes in, and prepare what will be recorded of it."""
+    def take(self, ready: Draft) -> Answer | None:
+        """Judge whether this one comes in, and prepare what is recorded of it; None where it is accepted."""
         proposal = ready.proposal
         stands = self.heads.get(invocation_stream(proposal.id))
         if stands is not None:
@@ -195,25 +204,28 @@ class _Batch:
             self.heads.update(self.transaction.heads([stream]))
         return Answer(invocation_id=owner.invocation_id, status="duplicate")
 
-    def _accept(self, ready: Draft, key: KeyName | None) -> Answer:
+    def _accept(self, ready: Draft, key: KeyName | None) -> Answer | None:
         proposal = ready.proposal
         session = self._session(proposal)
         until_us = deadline_us(proposal, self.transaction.now_us)
-        requested = ready.requested.model_copy(update={"deadline_us": until_us or None})
+        requested, written = ready.requested, ready.written
+        if until_us:
+            requested = requested.model_copy(update={"deadline_us": until_us})
+            written = requested.to_bytes()
         stage = _stage_of(proposal)
         head = first_head(ready, until_us, is_first=stage not in self.busy)
         cause = proposal.cause or f"submission:{proposal.id}"
-        event = new_event(requested, cause=cause, actor=f"client:{proposal.client}")
+        event = new_event(requested, cause=cause, actor=f"client:{proposal.client}", written=written)
         decision = self.gate.judge(self._case(ready, session), self.epoch)
         contract = ready.known.contract if ready.known else None
         cause = f"invocation:{proposal.id}@1"
-        self.matters.append(Matter(head, requested, contract, decision, prior=(event,), cause=cause))
+        self.matters.append(_matters.made(head, requested, contract, decision, prior=(event,), cause=cause))
         self.heads[head.stream] = head
         if decision.kind is DecisionKind.REFUSED:
             return _rejected(proposal, decision)
         self._enter(proposal, session)
         self._stand(head, key)
-        return Answer(invocation_id=proposal.id, status="accepted", phase="deciding")
+        return None
 
     def _stand(self, head: Head, key: KeyName | None) -> None:
         """What an accepted one means for those after it; a refused one binds and holds nothing."""
@@ -280,7 +292,7 @@ def case_of(
     denied_by: str | None,
 ) -> Case:
     """The case of a proposal that was never judged before."""
-    return Case(
+    return _cases.made(
         tool=requested.tool,
         contract=ready.known.contract if ready.known else None,
         arguments=ready.proposal.arguments,

@@ -45,6 +45,8 @@ class Gate:
     def __init__(self, steps: Sequence[Step], policy: str) -> None:
         self._steps = tuple(steps)
         self._policy = policy
+        # Most cases pass every step under the same epoch: their decision is one value, which nobody changes.
+        self._passed: Decision | None = None
 
     @property
     def policy(self) -> str:
@@ -59,7 +61,13 @@ class Gate:
             verdicts.append(verdict)
             if verdict.outcome == "refuse":
                 break
-        return self._decision(verdicts, epoch)
+        passed = self._passed
+        if passed is not None and passed.epoch == epoch and passed.verdicts == tuple(verdicts):
+            return passed
+        decision = self._decision(verdicts, epoch)
+        if decision.kind is DecisionKind.ALLOWED:
+            self._passed = decision
+        return decision
 
     def _decision(self, verdicts: list[Verdict], epoch: int) -> Decision:
         outcomes = {verdict.outcome for verdict in verdicts}
