@@ -245,6 +245,7 @@ class PostgresProjection:
         with self._database.transaction("idle_in_transaction_session_timeout = 0") as connection:
             if not try_lock(connection, f"interlock.rebuild:{self._name}"):
                 raise AlreadyRunningError("the views")
+            connection.execute("SELECT 1")  # lets go of the snapshot that a question with values leaves
             yield
 
     def close(self) -> None:
