@@ -49,7 +49,7 @@ _DENIALS = """SELECT d.action_digest, d.invocation_id FROM unnest(%b) a(digest)
     JOIN denial d ON d.action_digest = a.digest"""
 _CONTRACTS = "SELECT c.digest, c.body FROM unnest(%b) a(digest) JOIN contract c ON c.digest = a.digest"
 _PUBLISHED = f"SELECT pool, count(*) FROM head WHERE {READY} AND published_us > 0 GROUP BY pool"
-_NEXT = f"""SELECT {HEAD} FROM head h WHERE {READY} AND published_us = 0 AND pool = %b
+NEXT_READY = f"""SELECT {HEAD} FROM head h WHERE {READY} AND published_us = 0 AND pool = %b
     ORDER BY priority, accepted_seq LIMIT %b"""
 _DUE_BEFORE = f"SELECT {_DUE} FROM due d WHERE d.at_us <= %b ORDER BY d.at_us, d.kind, d.id LIMIT %b"
 _DUE_AFTER = f"""SELECT {_DUE} FROM due d WHERE d.at_us > %b
@@ -141,7 +141,7 @@ class PostgresView:
         return dict(self._rows(_PUBLISHED))
 
     def next_ready(self, pool: str, limit: int) -> list[Head]:
-        return [Head(*row) for row in self._rows(_NEXT, (pool, number(limit)))]
+        return [Head(*row) for row in self._rows(NEXT_READY, (pool, number(limit)))]
 
     def due(self, before_us: int, limit: int) -> list[Due]:
         return [Due(*row) for row in self._rows(_DUE_BEFORE, (number(before_us), number(limit)))]

@@ -181,9 +181,9 @@ class PostgresSequencer:
         if placed:
             self._stall.end()
             self._mine = self._place(connection, leader, placed, _cursor(leader, rows, placed))
-            return True
+            return self._mine is not None
         self._mine = self._beat(connection, leader)
-        return self._look_ahead(connection, leader)
+        return self._mine is not None and self._look_ahead(connection, leader)
 
     def _place(
         self, connection: Connection, leader: Leader, placed: Sequence[_Row], cursor: tuple[int, int]

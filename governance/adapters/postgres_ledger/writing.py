@@ -14,7 +14,7 @@ from typing import Any
 
 from governance.adapters.postgres_ledger.binary import Packed, blobs, column, flags, number, numbers, texts
 from governance.adapters.postgres_ledger.connection import Connection
-from governance.adapters.postgres_ledger.reading import HEADS, PostgresView, Row
+from governance.adapters.postgres_ledger.reading import HEADS, NEXT_READY, PostgresView, Row
 from governance.adapters.postgres_ledger.schema import EVENT_COLUMNS, HEAD_COLUMNS, HEAD_TYPES
 from governance.append import ANY_VERSION, KEY_LIFE_US, require_appends
 from governance.ledger import Append, Boot, Due, Head, KeyName, KeyOwner
@@ -93,6 +93,8 @@ _EVENTS: Mapping[tuple[bool, bool], str] = MappingProxyType(
 )
 # Held until the end, so that whatever version is found stays that one.
 _HELD = f"{HEADS} ORDER BY h.kind, h.id FOR UPDATE OF h"
+# What another one is about to publish or to claim is left to it: its hint must not go out twice.
+_NEXT_HELD = f"{NEXT_READY} FOR UPDATE OF h SKIP LOCKED"
 _MARK_PUBLISHED = f"""UPDATE head h SET published_us = u.at_us FROM {_asked(("id", "at_us"))}
     WHERE h.kind = 'invocation' AND h.id = u.id"""
 _MARK_READY = f"""UPDATE head h SET ready = true, published_us = 0 FROM {_asked(("id",))}
@@ -138,6 +140,9 @@ class PostgresTransaction(PostgresView):
             return lost
         # Their first event came in between; now there is a row to hold.
         return lost - {append.stream for append in again} | self.append(again)
+
+    def next_ready(self, pool: str, limit: int) -> list[Head]:
+        return [Head(*row) for row in self._rows(_NEXT_HELD, (pool, number(limit)))]
 
     def mark_published(self, invocation_ids: Sequence[str], dues: Sequence[Due]) -> None:
         ids = sorted(set(invocation_ids))
