@@ -51,8 +51,8 @@ def current(location: Location) -> FormatReport:
         return store.report()
 
 
-def upgrade(location: Location, *, beside: Sequence[Path] = ()) -> list[str]:
-    """Take every step from the format found to the newest; returns the formats reached, oldest first.
+def upgrade(location: Location, *, until: int | None = None, beside: Sequence[Path] = ()) -> list[str]:
+    """Take every step from the format found to the newest, or to `until`; the formats reached, in order.
 
     An empty database or file gets a new ledger. A step is whole or not there, or can be taken again: one
     that was cut short is continued by the next call. One caller works at a time, others wait. `beside` names
@@ -64,4 +64,4 @@ def upgrade(location: Location, *, beside: Sequence[Path] = ()) -> list[str]:
     from governance.adapters.migration.store import store_of
 
     with store_of(location, write=True) as store:
-        return take_steps(store, beside)
+        return take_steps(store, until, beside)

@@ -17,11 +17,13 @@ from alembic.script import Script, ScriptDirectory
 from governance.adapters.migration.store import Store
 
 
-def take_steps(store: Store, beside: Sequence[Path] = ()) -> list[str]:
-    """Take what is missing; the formats reached."""
+def take_steps(store: Store, until: int | None, beside: Sequence[Path] = ()) -> list[str]:
+    """Take what is missing up to `until`; the formats reached."""
     applied = []
     with store.alone():
         for step in steps_after(store.report().found, store.versions, beside):
+            if until is not None and int(step.revision) > until:
+                break
             in_transaction = getattr(step.module, "IN_TRANSACTION", True)
             with store.step(in_transaction=in_transaction) as connection:
                 if store.found(connection) >= int(step.revision):

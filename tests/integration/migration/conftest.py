@@ -17,6 +17,7 @@ from governance.adapters.migration import Location
 from governance.adapters.postgres_ledger import PostgresLedger, PostgresSequencer
 from governance.adapters.sqlite_ledger import SqliteLedger
 from interlock.clock import ManualClock
+from tests.support.installation import Installation
 from tests.support.postgres import PostgresServer
 from tests.support.postgres import postgres as postgres
 
@@ -100,6 +101,18 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     server: PostgresServer = request.getfixturevalue("postgres")
     with server.database() as url, server.database() as other:
         yield Place("postgres", url, other)
+
+
+def fill(place: Place) -> Installation:
+    """Real events: an installation, whole runs, one that is open, and what lies beside."""
+    ledger = place.open()
+    made = Installation(ledger, ManualClock())
+    made.start()
+    for number in range(3):
+        made.run(f"i-{number}")
+    made.request("i-open")
+    sequence(ledger)
+    return made
 
 
 def sequence(ledger: SqliteLedger | PostgresLedger) -> None:

@@ -20,9 +20,12 @@ from governance.adapters.migration.chain import steps_after
 from governance.adapters.migration.store import PostgresStore, SqliteStore
 from governance.adapters.postgres_ledger import schema as postgres_schema
 from governance.adapters.sqlite_ledger import schema as sqlite_schema
+from governance.verify import verify
+from interlock.adapters.ed25519 import Ed25519KeyRing
 from interlock.clock import ManualClock
 from interlock.errors import NotFoundError, OursToFixError
-from tests.integration.migration.conftest import Place, sequence
+from tests.integration.migration.conftest import Place, fill, sequence
+from tests.integration.migration.released import FOLDER, load
 from tests.support.installation import Installation
 from tests.support.wait import until
 
@@ -86,17 +89,6 @@ def _write_step(folder: Path, revision: int, body: str, *, in_transaction: bool 
     return path
 
 
-def _fill(place: Place) -> Installation:
-    ledger = place.open()
-    made = Installation(ledger, ManualClock())
-    made.start()
-    for number in range(3):
-        made.run(f"i-{number}")
-    made.request("i-open")
-    sequence(ledger)
-    return made
-
-
 def _require_whole(place: Place, made: Installation) -> None:
     """Opened afresh, it is proven, holds what was put in, and takes more."""
     made.ledger.close()
@@ -124,24 +116,36 @@ def test_the_newest_step_is_the_format_that_the_program_declares() -> None:
         assert numbers == list(range(1, schema.SCHEMA_VERSION + 1))
 
 
-@pytest.mark.parametrize("released", ["1"])
+@pytest.mark.parametrize("released", [1])
 def test_a_ledger_of_every_released_format_is_proven_and_identical_after_its_upgrade(
-    place: Place, released: str
+    place: Place, released: int
 ) -> None:
-    store = SqliteStore if place.kind == "sqlite" else PostgresStore
-    assert released in [step.revision for step in steps_after(0, store.versions)]
-    upgrade(place.location)  # while there is one format only, what that one's frozen text makes
-    made = _fill(place)
+    keys = load(place.location, place.kind, released)
+    assert current(place.location).found == released
     report = migrate(place.location)
     assert report.is_current
+    assert report.applied == tuple(str(number) for number in range(released + 1, report.newest + 1))
     place.open(place.beside, create=True).close()
     assert place.catalogue() == place.catalogue(place.beside)
-    _require_whole(place, made)
+    ledger = place.open()
+    made = Installation(ledger, ManualClock())
+    made.request("i-later")  # and it takes more
+    sequence(ledger)
+    proof = verify(ledger.records(), [], keys, Ed25519KeyRing)
+    assert proof.ok, proof.faults
+    assert (proof.events, proof.seq) == (18, 18)
+    ledger.close()
+
+
+def test_every_format_up_to_the_declared_one_was_kept() -> None:
+    for kind, schema in (("sqlite", sqlite_schema), ("postgres", postgres_schema)):
+        kept = {path.name for path in FOLDER.glob(f"{kind}-*.json")}
+        assert kept == {f"{kind}-{number}.json" for number in range(1, schema.SCHEMA_VERSION + 1)}
 
 
 def test_a_further_step_moves_a_full_ledger_forward(place: Place, steps: Path) -> None:
     upgrade(place.location)
-    made = _fill(place)
+    made = fill(place)
     _write_step(steps, 2, 'run(["CREATE TABLE added (n INTEGER)", "CREATE INDEX head_tool ON head (tool)"])')
     assert upgrade(place.location, beside=[steps]) == ["2"]
     assert {"added", "head_tool"} <= place.names()
@@ -190,7 +194,7 @@ def test_a_step_that_fails_leaves_nothing(place: Place, steps: Path) -> None:
 
 def test_an_upgrade_that_was_killed_is_continued(place: Place, steps: Path, tmp_path: Path) -> None:
     upgrade(place.location)
-    made = _fill(place)
+    made = fill(place)
     _write_step(steps, 2, 'run(["CREATE TABLE second (n INTEGER)"])')
     mark = tmp_path / "reached"
     last = _write_step(steps, 3, f'run(["CREATE TABLE third (n INTEGER)"]); {WAIT.format(str(mark))}')
@@ -237,7 +241,7 @@ def test_opening_a_ledger_and_looking_at_its_format_import_no_migration_tool(pla
 @pytest.mark.parametrize("place", ["postgres"], indirect=True)
 def test_an_index_is_made_while_others_write(place: Place, steps: Path) -> None:
     upgrade(place.location)
-    made = _fill(place)
+    made = fill(place)
     _write_step(steps, 2, 'add_index("head_tool", "ON head (tool)")', in_transaction=False)
     done = threading.Event()
 
