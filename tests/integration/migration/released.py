@@ -1,6 +1,6 @@
 """Ledgers of released formats as they were when they were released: rows of their own time, and their keys.
 
-`python -m tests.integration.migration.released` keeps the formats that are declared now: once, on the day they
+`python -m tests.integration.migration.released` keeps the formats that are declared now: once, the day they
 are released. A kept file is never made again.
 """
 
