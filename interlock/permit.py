@@ -6,9 +6,10 @@ Never decides whether something may run, only whether this is what was allowed.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any
 
-from interlock.canonical import digest_of
+from interlock.canonical import canonical, digest_of, plainly_written, sha256_hex
 from interlock.seal import Seal, SealVerifier
 from interlock.word import Word
 
@@ -46,15 +47,18 @@ class PermitTerms(Word):
 
     @property
     def digest(self) -> str:
-        return terms_digest(vars(self))
+        said = [_PERMIT, *_digested_of(self)]
+        return sha256_hex(plainly_written(said) or canonical(said))
 
 
+_PERMIT = "interlock.permit.v1"
 _DIGESTED = ("action_digest", "invocation_id", "epoch", "valid_from_us", "valid_until_us", "attempts")
+_digested_of = attrgetter(*_DIGESTED)
 
 
 def terms_digest(terms: Mapping[str, Any]) -> str:
     """The permit digest of terms that are given as their fields; raises KeyError where one is missing."""
-    return digest_of(["interlock.permit.v1", *(terms[name] for name in _DIGESTED)])
+    return digest_of([_PERMIT, *(terms[name] for name in _DIGESTED)])
 
 
 class Permit(Word):

@@ -79,10 +79,12 @@ def merkle(digests: Sequence[str]) -> tuple[str, list[tuple[str, ...]]]:
         upper: list[bytes] = []
         upper_members: list[list[int]] = []
         for left in range(0, len(level) - 1, 2):
+            step = "r" + level[left + 1].hex()
             for member in members[left]:
-                paths[member].append("r" + level[left + 1].hex())
+                paths[member].append(step)
+            step = "l" + level[left].hex()
             for member in members[left + 1]:
-                paths[member].append("l" + level[left].hex())
+                paths[member].append(step)
             upper.append(_node(level[left], level[left + 1]))
             upper_members.append(members[left] + members[left + 1])
         if len(level) % 2:
@@ -96,11 +98,53 @@ def climb(digest: str, path: Sequence[str]) -> str:
     """The root that this digest and path lead to; raises ValueError on a malformed path."""
     node = _leaf(digest)
     for step in path:
-        sibling = bytes.fromhex(step[1:])
-        if step[0] not in "lr" or len(sibling) != 32:
-            raise ValueError("a path step is a side and 32 bytes of hex")
-        node = _node(sibling, node) if step[0] == "l" else _node(node, sibling)
+        node = _above(node, step)
     return node.hex()
+
+
+def _above(node: bytes, step: str) -> bytes:
+    """The node that this one and its sibling have above them."""
+    sibling = bytes.fromhex(step[1:])
+    if step[0] not in "lr" or len(sibling) != 32:
+        raise ValueError("a path step is a side and 32 bytes of hex")
+    return _node(sibling, node) if step[0] == "l" else _node(node, sibling)
+
+
+PATH_MAX = 64
+"""A batch that needed a longer way would have more members than there can be; each step kept is a copy."""
+
+
+class Climber:
+    """Climbs as `climb` does, and remembers where ways lead that many members of a batch have in common.
+
+    A pure function's memory: what is found there is what climbing would find. Not safe for threads.
+    """
+
+    def __init__(self, ways_max: int = 2_048) -> None:
+        self._ways_max = ways_max
+        self._ways: dict[tuple[bytes, tuple[str, ...]], bytes] = {}
+
+    def climb(self, digest: str, path: tuple[str, ...]) -> str:
+        """The root that this digest and path lead to; raises ValueError on a malformed path."""
+        if len(path) > PATH_MAX:
+            return climb(digest, path)
+        node, left = _leaf(digest), path
+        walked: list[tuple[bytes, tuple[str, ...]]] = []
+        while left:
+            # Nobody shares a leaf, so the first step is never remembered.
+            node, left = _above(node, left[0]), left[1:]
+            known = self._ways.get((node, left))
+            if known is not None:
+                node = known
+                break
+            walked.append((node, left))
+        self._remember(walked, node)
+        return node.hex()
+
+    def _remember(self, walked: list[tuple[bytes, tuple[str, ...]]], root: bytes) -> None:
+        if len(self._ways) + len(walked) > self._ways_max:
+            self._ways.clear()
+        self._ways.update((way, root) for way in walked)
 
 
 def seal_batch(signer: Signer, purpose: Purpose, digests: Sequence[str]) -> list[Seal]:
@@ -120,11 +164,12 @@ class SealVerifier:
         self._purpose = purpose
         self._roots_max = roots_max
         self._good: OrderedDict[tuple[str, str, str], None] = OrderedDict()
+        self._climber = Climber()
 
     def verify(self, digest: str, seal: Seal) -> bool:
         """Whether a trusted key sealed exactly this digest for this purpose."""
         try:
-            if climb(digest, seal.path) != seal.root:
+            if self._climber.climb(digest, seal.path) != seal.root:
                 return False
         except (ValueError, IndexError):
             return False
