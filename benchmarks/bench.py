@@ -192,7 +192,8 @@ class Run:
 
         server = next((store.server for store in self.stores if store.server is not None), None)
         for name, found in measure_peers(self.work, self.plan, server).items():
-            peer = self.peers.setdefault(name, {**found, "rounds": []})
+            peer = self.peers.setdefault(name, {"rounds": []})
+            peer |= {key: value for key, value in found.items() if key != "per_s"}
             if "per_s" in found:
                 peer["rounds"].append(found["per_s"])
                 say(f"  {name}: {found['per_s']:.0f}/s")

@@ -29,6 +29,7 @@ from benchmarks.producer import crew
 from gateway.embedded.adapters.valkey import find_server
 from gateway.embedded.broker import BrokerServer
 from gateway.embedded.directory import DataDirectory, prepare
+from interlock.errors import InterlockError
 
 PYTHON = "INTERLOCK_BENCH_PEERS_PYTHON"
 INSTALL: Mapping[str, str] = MappingProxyType(
@@ -54,20 +55,24 @@ def _measured(name: str, work: Path, plan: Plan, server: Server | None) -> dict[
     found = check(name)
     if "missing" in found:
         return found
-    if name != "dbos":
-        return found | {"per_s": _rate(name, work, plan, {})}
-    if server is None:
-        return {"missing": "it needs PostgreSQL: --store both"}
-    with server.database("bench_dbos") as url:
-        return found | {"per_s": _rate(name, work, plan, {POSTGRES_URL: url})}
+    if name == "dbos" and server is None:
+        return found | {"missing": "it needs PostgreSQL: --store both"}
+    try:
+        if name != "dbos" or server is None:
+            return found | {"per_s": _rate(name, work, plan, {})}
+        with server.database("bench_dbos") as url:
+            return found | {"per_s": _rate(name, work, plan, {POSTGRES_URL: url})}
+    except (InterlockError, OSError) as error:
+        # A peer that fails here is told as such; what was measured of the others stands.
+        return found | {"missing": f"failed: {error}"}
 
 
 def check(name: str) -> dict[str, Any]:
     """What a peer says of itself; what is `missing` where it does not run."""
-    done = subprocess.run(
-        [*_program(name), "check"], capture_output=True, text=True, check=False, env=environment(), cwd="/"
-    )
-    if done.returncode:
+    command = [*_program(name), "check"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment(), cwd="/")
+    except (OSError, subprocess.CalledProcessError):
         return {"missing": f"not installed: {INSTALL[name]}"}
     said: dict[str, Any] = json.loads(done.stdout)
     return said

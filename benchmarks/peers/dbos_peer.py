@@ -12,6 +12,7 @@ from typing import Any
 from benchmarks.peers.frame import POSTGRES_URL, Peer, increment, main, timed
 
 QUEUE = "bench"
+READY_SECONDS = 60.0
 
 
 def _set_up() -> Any:
@@ -46,25 +47,27 @@ def send(count: int, await_word: Callable[[], None]) -> float:
     """One enqueued workflow after the other, by its client."""
     client = import_module("dbos").DBOSClient(system_database_url=os.environ[POSTGRES_URL])
     options = {"workflow_name": "increment", "queue_name": QUEUE, "app_version": "bench"}
-    _await_tables(client)
+    _await_queue(client)
     await_word()
     taken = timed(lambda: client.enqueue(options), count)
     client.destroy()
     return taken
 
 
-def _await_tables(client: Any) -> None:
-    """The first process that serves makes them."""
-    give_up_at = time.monotonic() + 30
-    while True:
-        try:
-            client.list_workflows(limit=1)
-        except Exception:
-            if time.monotonic() > give_up_at:
-                raise
-            time.sleep(0.1)
-        else:
-            return
+def _await_queue(client: Any) -> None:
+    """The first process that serves makes the tables, version by version, and registers the queue last."""
+    give_up_at = time.monotonic() + READY_SECONDS
+    while not _has_queue(client):
+        if time.monotonic() > give_up_at:
+            raise TimeoutError("no process registered the queue")
+        time.sleep(0.1)
+
+
+def _has_queue(client: Any) -> bool:
+    try:
+        return client.retrieve_queue(QUEUE) is not None
+    except Exception:  # noqa: BLE001 - of whatever kind it is while its tables are being made
+        return False
 
 
 PEER = Peer(
