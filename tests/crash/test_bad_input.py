@@ -22,7 +22,7 @@ from interlock.event import StoredEvent
 from interlock.identifier import new_id
 from interlock.proposal import PROPOSE_QUEUE, PROPOSE_TASK, REPLY_PREFIX
 from tests.support.calling import Fate, Traffic, echo, shell
-from tests.support.crashing import hurt_system, settle
+from tests.support.crashing import ONE, hurt_system, settle
 from tests.support.running import REPO, RunningSystem
 from tests.support.wait import until
 
@@ -34,7 +34,7 @@ TWO_HOURS_S = 7_200
 @pytest.fixture
 def quiet(rng: random.Random) -> Iterator[tuple[RunningSystem, Traffic]]:
     """A running system without traffic of its own."""
-    with hurt_system(rng, producers=0) as (system, traffic):
+    with hurt_system(rng, producers=0, replicas=ONE) as (system, traffic):
         yield system, traffic
 
 

@@ -16,7 +16,7 @@ from interlock.adapters.celery_hints import CeleryHintPublisher
 from interlock.hint import Hint
 from tests.support.calling import Traffic, shell
 from tests.support.checker import Finding, check
-from tests.support.crashing import fire_all, hurt_system, settle
+from tests.support.crashing import ONE, fire_all, hurt_system, settle
 from tests.support.quiet import wait_until_quiet
 from tests.support.running import REPO, RunningSystem
 from tests.support.wait import until
@@ -48,14 +48,14 @@ def found(findings: list[Finding], *invariants: str) -> bool:
 
 
 def test_with_the_claim_check_out_a_doubled_hint_is_found(rng: random.Random) -> None:
-    with hurt_system(rng, program=without("claim_check"), producers=1) as (system, traffic):
+    with hurt_system(rng, replicas=ONE, program=without("claim_check"), producers=1) as (system, traffic):
         traffic.close()
         double_hints(system, traffic)
         assert found(findings_of(system, traffic), "I1", "I2", "I6")
 
 
 def test_with_everything_in_place_a_doubled_hint_does_nothing(rng: random.Random) -> None:
-    with hurt_system(rng, program=without(), producers=1) as (system, traffic):
+    with hurt_system(rng, replicas=ONE, program=without(), producers=1) as (system, traffic):
         double_hints(system, traffic)
         assert settle(system, traffic) == []
 
@@ -73,7 +73,7 @@ def double_hints(system: RunningSystem, traffic: Traffic) -> None:
 
 def test_with_the_permit_check_out_a_forged_permit_is_found(rng: random.Random) -> None:
     program = without("permit_check", "forged_permits")
-    with hurt_system(rng, program=program, producers=0) as (system, traffic):
+    with hurt_system(rng, replicas=ONE, program=program, producers=0) as (system, traffic):
         [call] = traffic.send([shell("one", "forged")])
         findings = findings_of(system, traffic)
         assert (system.directory.workspaces / "one" / "effects").read_text().split() == [call.nonce]
@@ -82,19 +82,22 @@ def test_with_the_permit_check_out_a_forged_permit_is_found(rng: random.Random) 
 
 def test_with_the_sweep_out_a_lost_hint_is_found(rng: random.Random) -> None:
     program = without("sweep")
-    with hurt_system(rng, program=program, plan=["claim.after_hint:1:kill"], times=3) as (system, traffic):
+    with hurt_system(rng, replicas=ONE, program=program, plan=["claim.after_hint:1:kill"], times=3) as (
+        system,
+        traffic,
+    ):
         fire_all(system, 3)
         assert found(findings_of(system, traffic), "I4")
 
 
 def test_with_the_dedupe_out_a_doubled_event_is_found(rng: random.Random) -> None:
-    with hurt_system(rng, program=without("dedupe", "doubled_entries")) as (system, traffic):
+    with hurt_system(rng, replicas=ONE, program=without("dedupe", "doubled_entries")) as (system, traffic):
         until(lambda: len(traffic.calls) >= 20, 20, "some calls")
         assert found(findings_of(system, traffic), "I5")
 
 
 def test_with_everything_in_place_a_doubled_event_does_nothing(rng: random.Random) -> None:
-    with hurt_system(rng, program=without("doubled_entries")) as (system, traffic):
+    with hurt_system(rng, replicas=ONE, program=without("doubled_entries")) as (system, traffic):
         until(lambda: len(traffic.calls) >= 20, 20, "some calls")
         assert settle(system, traffic) == []
 
@@ -104,7 +107,7 @@ def test_of_two_projectors_a_late_one_is_found_without_the_compare_and_set(
     rng: random.Random, taken_out: str, is_found: bool
 ) -> None:
     with (
-        hurt_system(rng, program=without(taken_out), producers=2) as (system, traffic),
+        hurt_system(rng, replicas=ONE, program=without(taken_out), producers=2) as (system, traffic),
         second_projector(system, taken_out) as late,
     ):
         until(lambda: late.exists() and len(late.read_text().split()) == LATE_BATCHES, 30, "it was late")

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from tests.support.calling import Call, Fate, shell
-from tests.support.crashing import FIRINGS_MIN, hurt_system, settle
+from tests.support.crashing import FIRINGS_MIN, ONE, hurt_system, settle
 from tests.support.running import REPO, RunningSystem
 
 CLIENT = Path(__file__).with_name("client.py")
@@ -26,7 +26,7 @@ def propose(system: RunningSystem, call: Call, plan: dict[str, str]) -> int:
 
 
 def test_a_killed_producer_that_asks_again_has_one_invocation(rng: random.Random) -> None:
-    with hurt_system(rng, producers=1) as (system, traffic):
+    with hurt_system(rng, producers=1, replicas=ONE) as (system, traffic):
         for point in POINTS:
             call = shell("one", "client")
             traffic.note(call)

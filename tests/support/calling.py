@@ -5,6 +5,7 @@ A call is sent again under its own id until it is answered; what stays unanswere
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import random
@@ -19,7 +20,7 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from gateway.embedded.directory import DataDirectory
-from gateway.reading import open_for_writing
+from gateway.reading import open_for_writing, open_reading
 from gateway.store import open_ledger
 from governance.docket import load_dockets
 from governance.ledger import Ledger
@@ -32,12 +33,13 @@ from interlock.adapters.request_queue import RequestQueue
 from interlock.answer import read_answer
 from interlock.approval import ApprovalSnapshot, Vote
 from interlock.canonical import JsonObject, digest_of
-from interlock.errors import RetryLaterError
+from interlock.errors import InterlockError, RetryLaterError
 from interlock.event import PrincipalRegistered, StreamKind
 from interlock.identifier import new_id
 from interlock.phase import Phase
 from interlock.proposal import PROPOSE_QUEUE, PROPOSE_TASK, REPLY_PREFIX
 from interlock.tier import SessionMode
+from tests.support.backlog import OPEN_PHASES, held_of
 
 TENANT = "default"
 BOT = "crash-bot"
@@ -279,6 +281,8 @@ class Traffic:
     signer: Ed25519Signer
     producers: int = 4
     pause_seconds: float = 0.02
+    backlog_max: int = 0
+    """No further call while so many wait or run; 0 for no limit."""
     calls: list[Call] = field(default_factory=list)
     _verdicts: dict[str, Verdict] = field(default_factory=dict)
     _closing: threading.Event = field(default_factory=threading.Event)
@@ -286,12 +290,17 @@ class Traffic:
     _threads: list[threading.Thread] = field(default_factory=list)
     _turn: threading.Lock = field(default_factory=threading.Lock)
     _bot: threading.Thread | None = None
+    _too_many: threading.Event = field(default_factory=threading.Event)
+    _watch: threading.Thread | None = None
 
     def __enter__(self) -> Traffic:
         self._bot = threading.Thread(
             target=Bot(self.directory, self.signer, self._verdicts).run, args=(self._over,)
         )
         self._bot.start()
+        if self.backlog_max:
+            self._watch = threading.Thread(target=self._look_at_backlog)
+            self._watch.start()
         source = self.mix.calls()
         for _ in range(self.producers):
             thread = threading.Thread(target=self._produce, args=(source,))
@@ -306,10 +315,15 @@ class Traffic:
             thread.join()
 
     def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """The bot ends too."""
         self._over.set()
         self.close()
-        if self._bot is not None:
-            self._bot.join()
+        for thread in (self._bot, self._watch):
+            if thread is not None:
+                thread.join()
 
     def send(self, calls: Sequence[Call]) -> Sequence[Call]:
         """Further calls of the test's own, seen through one by one."""
@@ -322,10 +336,22 @@ class Traffic:
             caller.close()
         return calls
 
+    def _look_at_backlog(self) -> None:
+        """Say whether there is too much under way, not counting what an unknown outcome holds up."""
+        while not self._closing.wait(0.5):
+            with contextlib.suppress(InterlockError), open_reading(self.directory) as reading:
+                with reading.ledger.read() as view:
+                    heads = view.heads_of(StreamKind.INVOCATION.value, limit=1_000_000)
+                held = held_of(heads)
+                moving = sum(head.phase in OPEN_PHASES and head.id not in held for head in heads)
+                (self._too_many.set if moving > self.backlog_max else self._too_many.clear)()
+
     def _produce(self, source: Iterator[Call]) -> None:
         caller = Caller(self.directory, self._over)
         try:
             while not self._closing.wait(self.pause_seconds):
+                if self._too_many.is_set():
+                    continue
                 with self._turn:
                     call = next(source)
                 self.note(call)

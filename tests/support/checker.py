@@ -27,10 +27,10 @@ from interlock.event import StoredEvent, StreamKind, invocation_stream
 from interlock.reduce import IllegalMoveError
 from interlock.state import ToolState
 from interlock.stream import EventStream
+from tests.support.backlog import OPEN_PHASES, held_of
 from tests.support.calling import Call, Fate, Verdict
 from tests.support.effects import effects_of
 
-OPEN_PHASES = frozenset(("deciding", "queued", "running", "retry_wait"))
 RESTING = frozenset(("done", "awaiting_approval", "reconciliation_required"))
 MANY = 1_000_000
 SLOTS = 2
@@ -196,8 +196,9 @@ def _i3_answers_hold(world: World) -> None:
 def _i4_nothing_is_stuck(world: World) -> None:
     """Everything is final, parked, unknown, or held by one of its stage that is parked or unknown."""
     wanted = {call.id: call.verdict for call in world.calls}
+    held = held_of(world.heads.values())
     for head in world.heads.values():
-        if head.phase in OPEN_PHASES and not is_held(head, world.heads.values()):
+        if head.phase in OPEN_PHASES and head.id not in held:
             world.find("I4", f"{head.id} ({head.tool}) is still {head.phase}")
         answered = wanted.get(head.id) in (Verdict.APPROVE, Verdict.DENY)
         if head.phase == "awaiting_approval" and answered:
@@ -205,16 +206,6 @@ def _i4_nothing_is_stuck(world: World) -> None:
     for due in world.dues.values():
         if due.at_us < world.now_us - LATE_US:
             world.find("I4", f"{due.what} of {due.id} is due for {(world.now_us - due.at_us) / 1e6:.0f} s")
-
-
-def is_held(head: Head, heads: Collection[Head]) -> bool:
-    """Whether an earlier one of its stage rests without being final."""
-    return any(
-        other.stage_key == head.stage_key
-        and other.accepted_seq < head.accepted_seq
-        and other.phase in ("awaiting_approval", "reconciliation_required")
-        for other in heads
-    )
 
 
 def _i6_log_is_whole(world: World) -> None:
@@ -279,7 +270,8 @@ def _require_completed(world: World, call: Call) -> None:
         and world.faulted
     ):
         return
-    world.find("I8", f"{call.id} ({call.tool}) may be repeated, and did not complete: {types}")
+    why = None if failed is None else (failed["failure"]["code"], failed["failure"]["sentence"])
+    world.find("I8", f"{call.id} ({call.tool}) may be repeated, and did not complete: {types}, {why}")
 
 
 def _given_up_claims(events: Sequence[StoredEvent]) -> Iterator[tuple[str, str]]:

@@ -13,11 +13,15 @@ from dataclasses import dataclass, field
 
 from tests.support.calling import Call, Mix, Traffic, prepare
 from tests.support.checker import Finding, check
-from tests.support.quiet import wait_until_quiet
+from tests.support.quiet import QUIET_SECONDS, wait_until_quiet
 from tests.support.running import UP, RunningSystem, running_system
+from tests.support.store import LEDGER_URL
 from tests.support.wait import until
 
 FIRE_SECONDS = 60.0
+TWO = "governor=2,scheduler=2,projector=2,pool-pure=2,pool-fs=2,pool-shell=2"
+"""Two of every role that the traffic needs."""
+ONE = ""
 FIRINGS_MIN = 3
 
 
@@ -39,10 +43,17 @@ def hurt_system(
     times: int = 1,
     program: Sequence[str] = UP,
     producers: int = 4,
+    pause_seconds: float = 0.02,
+    backlog_max: int = 0,
+    replicas: str = TWO,
+    ledger_url: str = "",
     **settings: str,
 ) -> Iterator[tuple[RunningSystem, Traffic]]:
-    """A started system under traffic. What it said is shown with any failure."""
-    with running_system(program, **settings) as system:
+    """A started system, with two of each role, under traffic. What it said is shown with any failure."""
+    given = {"INTERLOCK_REPLICAS": replicas, "INTERLOCK_BACKOFF_MAX_MS": "0", **settings}
+    if ledger_url:
+        given[LEDGER_URL] = ledger_url
+    with running_system(program, **given) as system:
         try:
             # What kills a role again and again before it was ever ready is no crash: the start gives up.
             system.environment |= system.plan(plan, times) | system.unarmed()
@@ -50,17 +61,19 @@ def hurt_system(
             system.arm()
             mix = Mix(rng)
             signer = prepare(system.directory, mix)
-            with Traffic(system.directory, mix, signer, producers) as traffic:
+            with Traffic(system.directory, mix, signer, producers, pause_seconds, backlog_max) as traffic:
                 yield system, traffic
         except BaseException:
             print(system.said())
             raise
 
 
-def settle(system: RunningSystem, traffic: Traffic) -> list[Finding]:
-    """End the traffic, wait until all is quiet, and check."""
+def settle(system: RunningSystem, traffic: Traffic, quiet_seconds: float = QUIET_SECONDS) -> list[Finding]:
+    """End the traffic, wait until all is quiet and nobody answers any more, and check."""
     traffic.close()
-    wait_until_quiet(system.directory, traffic.calls)
+    wait_until_quiet(system.directory, traffic.calls, quiet_seconds)
+    traffic.end()
+    wait_until_quiet(system.directory, traffic.calls, quiet_seconds)
     return check(system.directory, traffic.calls, system.faulted_pids())
 
 

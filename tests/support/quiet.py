@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 from gateway.embedded.directory import DataDirectory
 from gateway.reading import Reading, open_reading
+from governance.adapters.sqlite_ledger import SqliteLedger
 from interlock.errors import InterlockError
 from interlock.event import StreamKind
+from tests.support.backlog import OPEN_PHASES, held_of
 from tests.support.calling import Call, Fate, Verdict
-from tests.support.checker import MANY, OPEN_PHASES, is_held
+from tests.support.checker import MANY
 from tests.support.wait import until
 
 QUIET_SECONDS = 40.0
@@ -44,16 +46,20 @@ def _what_moves(reading: Reading, calls: Sequence[Call]) -> list[str]:
         heads = {head.id: head for head in view.heads_of(StreamKind.INVOCATION.value, limit=MANY)}
         last = view.last_seq()
     answered = {call.id for call in calls if call.verdict in (Verdict.APPROVE, Verdict.DENY)}
+    held = held_of(heads.values())
     moving = [
         f"{head.id} ({head.tool}, {head.session}/{head.stage}): {head.phase} ready={head.ready} "
         f"published={head.published_us} attempt={head.attempt}"
         for head in heads.values()
-        if (head.phase in OPEN_PHASES and not is_held(head, heads.values()))
+        if (head.phase in OPEN_PHASES and head.id not in held)
         or (head.phase == "awaiting_approval" and head.id in answered)
     ]
     lost = [call.id for call in calls if call.fate is Fate.OK and call.id not in heads]
     moving += [f"{identifier}: accepted and not there" for identifier in lost]
     if reading.projection is None:
         return [*moving, "nothing is projected"]
+    if not isinstance(reading.ledger, SqliteLedger):
+        unplaced = reading.ledger.records().unsequenced(1, older_than_us=0)
+        moving += [f"{event.type} of {event.stream_id} has no number yet" for event in unplaced]
     seq = reading.projection.checkpoint().seq
     return moving if seq == last else [*moving, f"the views stand at {seq} of {last}"]
