@@ -315,6 +315,47 @@ def test_one_id_twice_in_a_window_gets_two_answers() -> None:
     assert all(isinstance(outcome, Submitted) for outcome in outcomes)
 
 
+def test_while_one_portion_is_answered_the_next_is_on_its_way() -> None:
+    channel = governed()
+    outcomes = Client(channel).submit_portions([{"tool": "echo"}] * 3 for _ in range(4))
+    assert len(next(outcomes)) == 3
+    assert len(channel.sent) == 6
+    assert [len(portion) for portion in outcomes] == [3, 3, 3]
+
+
+def test_between_portions_the_client_may_say_something_else() -> None:
+    client = Client(governed())
+    outcomes = client.submit_portions([{"tool": "echo"}] * 2 for _ in range(3))
+    for portion in outcomes:
+        assert all(isinstance(outcome, Submitted) for outcome in portion)
+        assert client.submit("echo").answer.status == "accepted"
+
+
+def test_an_answer_that_comes_late_is_never_another_proposals() -> None:
+    lists: list[str] = []
+
+    def respond(item: bytes) -> Sequence[Heard]:
+        said = proposal(item)
+        assert said.reply_to is not None
+        lists.append(said.reply_to)
+        answer = Answer(invocation_id=said.id, status="accepted", phase="queued")
+        # Everything that was ever asked is answered once more: the same message came twice.
+        return [Heard(name, answer.to_bytes()) for name in lists]
+
+    client = Client(InMemoryChannel(respond))
+    ids = [client.submit("echo", key=f"k{n}").invocation_id for n in range(5)]
+    assert len(set(lists)) == len(set(ids)) == 5
+
+
+def test_who_stops_asking_leaves_nothing_listened_for() -> None:
+    channel = governed(keeps=True)
+    client = Client(channel)
+    outcomes = client.submit_portions([{"tool": "echo"}, {"tool": "echo", "key": "k"}] for _ in range(4))
+    next(outcomes)
+    outcomes.close()  # type: ignore[attr-defined]  # it is a generator
+    assert client.submit("echo").answer.status == "accepted"
+
+
 # --- strangers -----------------------------------------------------------------------------------
 
 
