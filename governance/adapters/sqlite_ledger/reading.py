@@ -31,6 +31,9 @@ _HEAD = ", ".join(HEAD_COLUMNS)
 _HEAD_H = ", ".join(f"h.{column}" for column in HEAD_COLUMNS)
 # One text for any number of ids, so that it is prepared once.
 _LISTED = "(SELECT value FROM json_each(?))"
+PUBLISHED_UNCLAIMED = f"SELECT pool, count(*) FROM head WHERE {READY} AND published_us > 0 GROUP BY pool"
+NEXT_READY = f"""SELECT {_HEAD} FROM head WHERE {READY} AND published_us = 0 AND pool = ?
+    ORDER BY priority, accepted_seq LIMIT ?"""
 _STAGE_LINES = f"""SELECT {_HEAD_H} FROM json_each(?) s CROSS JOIN head h ON h.rowid IN (
         SELECT rowid FROM head WHERE {OPEN} AND tenant = s.value ->> 0 AND session = s.value ->> 1
         AND stage = s.value ->> 2 ORDER BY accepted_seq LIMIT ?)
@@ -99,7 +102,8 @@ class SqliteView:
             WHERE idempotency.tenant = ? AND idempotency.client = ? AND key = ?"""
         owners = {}
         for key in keys:
-            for owner, digest, phase, at_us in self._rows(sql, key):
+            # A new head that is not in its table yet makes no difference: without one a key is live, too.
+            for owner, digest, phase, at_us in self._settled_rows(sql, key):
                 if key_is_live(phase, at_us, self._now_us):
                     owners[key] = KeyOwner(owner, digest)
         return owners
@@ -122,13 +126,10 @@ class SqliteView:
         return dict(self._rows(sql, (_listed(action_digests),)))
 
     def published_unclaimed(self) -> dict[str, int]:
-        return dict(
-            self._rows(f"SELECT pool, count(*) FROM head WHERE {READY} AND published_us > 0 GROUP BY pool")
-        )
+        return dict(self._rows(PUBLISHED_UNCLAIMED))
 
     def next_ready(self, pool: str, limit: int) -> list[Head]:
-        where = f"{READY} AND published_us = 0 AND pool = ? ORDER BY priority, accepted_seq LIMIT ?"
-        return self._heads(where, (pool, limit))
+        return [head_from(row) for row in self._rows(NEXT_READY, (pool, limit))]
 
     def due(self, before_us: int, limit: int) -> list[Due]:
         sql = "SELECT kind, id, what, at_us FROM due WHERE at_us <= ? ORDER BY at_us, kind, id LIMIT ?"
@@ -162,6 +163,10 @@ class SqliteView:
         return {**open_phases, "done": done} if done else open_phases
 
     def _rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        return self._settled_rows(sql, values)
+
+    def _settled_rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        """What the tables hold, whatever waits to be written."""
         return self._connection.execute(sql, values).fetchall()
 
     def _heads(self, where: str, values: Sequence[Any]) -> list[Head]:

@@ -24,6 +24,8 @@ HEAD_BOOLEANS = tuple(place for place, field in enumerate(fields(Head)) if isins
 """Places of the columns that SQLite keeps as 0 and 1."""
 
 READY = "ready = 1 AND phase IN ('queued', 'retry_wait')"
+READY_PHASES = ("queued", "retry_wait")
+"""Of `READY`, for rows that are in no table yet."""
 OPEN = "kind = 'invocation' AND phase <> 'done'"
 TWIN = "guards_twins = 1 AND phase IN ('queued', 'retry_wait', 'running', 'reconciliation_required')"
 

@@ -88,7 +88,7 @@ class SqliteLedger:
             # The clock is read when the turn has come: who commits later never has the earlier moment.
             transaction = SqliteTransaction(connection, self._clock.now_us(), self._info.incarnation)
             yield transaction
-            transaction.require_whole()
+            transaction.finish()
             self._faults.reach("ledger.before_commit")
             self._database.commit(connection)
             self._faults.reach("ledger.after_commit")

@@ -1,6 +1,7 @@
 """The write transaction of the ledger on SQLite: each stream's append all or none, at the version judged.
 
-Under the one writer's turn what was read stays true until the end, so heads are read once. Never commits.
+Under the one writer's turn what was read stays true until the end, so heads are read once. New heads and due
+rows wait for the first question about them, or the end: most change once more before. Never commits.
 """
 
 from __future__ import annotations
@@ -10,18 +11,28 @@ from collections.abc import Iterable, Sequence
 from operator import attrgetter, itemgetter
 from typing import Any
 
-from governance.adapters.sqlite_ledger.reading import Row, SqliteView, head_from
-from governance.adapters.sqlite_ledger.schema import EVENT_COLUMNS, HEAD_COLUMNS
+from governance.adapters.sqlite_ledger.reading import (
+    NEXT_READY,
+    PUBLISHED_UNCLAIMED,
+    Row,
+    SqliteView,
+    head_from,
+)
+from governance.adapters.sqlite_ledger.schema import EVENT_COLUMNS, HEAD_COLUMNS, READY_PHASES
 from governance.append import ANY_VERSION, require_appends
 from governance.chain import genesis, place
 from governance.ledger import Append, Boot, Due, Head, KeyName, KeyOwner
 from interlock.errors import ConflictError
 from interlock.event import Stream, StreamKind
 
-_VERSION, _AT, _TENANT, _SESSION, _ACCEPTED, _READY, _PUBLISHED = (
+_VERSION, _AT, _TENANT, _SESSION, _PHASE, _POOL, _PRIORITY, _ACCEPTED, _READY, _PUBLISHED = (
     HEAD_COLUMNS.index(column)
-    for column in ("version", "at_us", "tenant", "session", "accepted_seq", "ready", "published_us")
-)
+    for column in (
+        "version", "at_us", "tenant", "session", "phase", "pool", "priority", "accepted_seq", "ready",
+        "published_us",
+    )
+)  # fmt: skip
+_turn_of = itemgetter(_PRIORITY, _ACCEPTED)
 _FIRST = 2  # the columns before it are the key
 _row_of = attrgetter(*HEAD_COLUMNS)
 
@@ -69,13 +80,18 @@ class SqliteTransaction(SqliteView):
         super().__init__(connection, now_us)
         self._incarnation = incarnation
         self._known: dict[Stream, Row | None] = {}
+        self._new: dict[Stream, list[Any]] = {}
+        """Heads that are in no table yet."""
+        self._dues: dict[Stream, Due] = {}
+        """Due rows that are in no table yet, as they will be."""
         self._last: tuple[int, str] | None = None
         self._is_broken = False
 
-    def require_whole(self) -> None:
-        """Raises RuntimeError where an append failed half-way and the caller went on all the same."""
+    def finish(self) -> None:
+        """Write what waits. Raises RuntimeError where an append failed half-way and the caller went on."""
         if self._is_broken:
             raise RuntimeError("an append failed in this transaction; it cannot be committed")
+        self._settle()
 
     def heads(self, streams: Iterable[Stream]) -> dict[Stream, Head]:
         rows = self._heads_known(list(streams))
@@ -87,21 +103,39 @@ class SqliteTransaction(SqliteView):
         won = [append for append in appends if _stands(append, before[append.stream])]
         # By stream, so that every store writes a batch in one order.
         won.sort(key=lambda append: append.stream)
+        if any(append.stream in self._new for append in won):
+            self._settle()
         if won:
             self._is_broken = True
             self._write(won, before)
             self._is_broken = False
         return {append.stream for append in appends} - {append.stream for append in won}
 
+    def published_unclaimed(self) -> dict[str, int]:
+        # New heads are marked as published only where they wait, and nobody asks in between.
+        if any(row[_PUBLISHED] for row in self._new.values()):
+            self._settle()
+        return dict(self._settled_rows(PUBLISHED_UNCLAIMED))
+
+    def next_ready(self, pool: str, limit: int) -> list[Head]:
+        found = self._settled_rows(NEXT_READY, (pool, limit))
+        found += [tuple(row) for row in self._new.values() if row[_POOL] == pool and _is_waiting(row)]
+        return [head_from(row) for row in sorted(found, key=_turn_of)[:limit]]
+
     def mark_published(self, invocation_ids: Sequence[str], dues: Sequence[Due]) -> None:
-        self._many(
-            "UPDATE head SET published_us = ? WHERE kind = 'invocation' AND id = ?",
-            [(self._now_us, invocation_id) for invocation_id in invocation_ids],
-        )
-        self._many(_PUT_DUE, dues)
+        stored: list[Row] = []
+        for invocation_id in invocation_ids:
+            row = self._new.get(Stream(StreamKind.INVOCATION.value, invocation_id))
+            if row is None:
+                stored.append((self._now_us, invocation_id))
+            else:
+                row[_PUBLISHED] = self._now_us
+        self._many("UPDATE head SET published_us = ? WHERE kind = 'invocation' AND id = ?", stored)
+        self._dues.update((Stream(due.kind, due.id), due) for due in dues)
         self._forget(invocation_ids)
 
     def mark_ready(self, invocation_ids: Sequence[str]) -> None:
+        self._settle()
         self._many(
             "UPDATE head SET ready = 1, published_us = 0 WHERE kind = 'invocation' AND id = ? AND ready = 0",
             [(invocation_id,) for invocation_id in invocation_ids],
@@ -109,7 +143,7 @@ class SqliteTransaction(SqliteView):
         self._forget(invocation_ids)
 
     def set_due(self, due: Due) -> None:
-        self._connection.execute(_PUT_DUE, due)
+        self._dues[due.stream] = due
 
     def bind_key(self, name: KeyName, owner: KeyOwner) -> None:
         if self.key_owners([name]):
@@ -130,7 +164,7 @@ class SqliteTransaction(SqliteView):
 
     def _write(self, won: Sequence[Append], before: dict[Stream, Row | None]) -> None:
         events: list[Row] = []
-        new: list[Row] = []
+        new: list[list[Any]] = []
         moved: list[Row] = []
         changed: list[Row] = []
         seq, previous = self._last_link()
@@ -146,15 +180,18 @@ class SqliteTransaction(SqliteView):
                 after[_ACCEPTED] = placed[0][0].seq
             seq, previous = placed[-1][0].seq, placed[-1][0].hash
             events += [(*e[:13], bytes.fromhex(e.hash), bytes.fromhex(digest)) for e, digest in placed]
-            self._known[append.stream] = final = tuple(after)
-            _sort_in(final, row, new, moved, changed)
+            self._known[append.stream] = tuple(after)
+            _sort_in(after, row, new, moved, changed)
         self._last = seq, previous
         self._many(_INSERT_EVENT, events)
-        self._many(_INSERT_HEAD, new)
         self._many(_MOVE_HEAD, moved)
         self._many(_CHANGE_HEAD, changed)
-        self._many(_PUT_DUE, [append.due for append in won if append.due is not None])
         self._many(_DROP_DUE, [append.stream for append in won if append.due is None])
+        for append in won:
+            self._dues.pop(append.stream, None)
+            if append.due is not None:
+                self._dues[append.stream] = append.due
+        self._new.update((Stream(row[0], row[1]), row) for row in new)
 
     def _last_link(self) -> tuple[int, str]:
         if self._last is None:
@@ -172,6 +209,20 @@ class SqliteTransaction(SqliteView):
     def _forget(self, invocation_ids: Iterable[str]) -> None:
         for invocation_id in invocation_ids:
             self._known.pop(Stream(StreamKind.INVOCATION.value, invocation_id), None)
+
+    def _rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        self._settle()
+        return super()._rows(sql, values)
+
+    def _settle(self) -> None:
+        """Put what waits into its tables."""
+        if not (self._new or self._dues):
+            return
+        new, dues, was_broken, self._is_broken = self._new, self._dues, self._is_broken, True
+        self._new, self._dues = {}, {}
+        self._many(_INSERT_HEAD, list(new.values()))
+        self._many(_PUT_DUE, list(dues.values()))
+        self._is_broken = was_broken
 
     def _many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
         if rows:
@@ -199,7 +250,14 @@ def _row_after(append: Append, before: Row | None, now_us: int) -> list[Any]:
     return after
 
 
-def _sort_in(after: Row, before: Row | None, new: list[Row], moved: list[Row], changed: list[Row]) -> None:
+def _is_waiting(row: Sequence[Any]) -> bool:
+    """What `NEXT_READY` asks for, of a row that is in no table yet."""
+    return row[_READY] == 1 and row[_PUBLISHED] == 0 and row[_PHASE] in READY_PHASES
+
+
+def _sort_in(
+    after: list[Any], before: Row | None, new: list[list[Any]], moved: list[Row], changed: list[Row]
+) -> None:
     """Put the row where its statement is: a new head, one that moved on, or one that is another now."""
     if before is None:
         new.append(after)

@@ -310,3 +310,31 @@ def test_a_fault_before_the_commit_undoes_and_one_after_it_does_not(
         write(ledger, an_append("i-1"))
     with ledger.read() as view:
         assert view.last_seq() == kept
+
+
+def test_a_transaction_sees_what_it_appended_beside_what_stood_before(
+    ledger: Ledger, clock: ManualClock
+) -> None:
+    def queued(identifier: str, **columns: object) -> Append:
+        return an_append(identifier, head=a_head(identifier, "queued", ready=True, **columns))
+
+    write(ledger, queued("i-old", priority=4), queued("i-last", priority=9))
+    with ledger.write() as view:
+        view.append([queued("i-new", priority=4), queued("i-first", priority=0), queued("i-fs", pool="fs")])
+        view.append([an_append("i-other")])
+        assert ids(view.next_ready("pure", 3)) == ["i-first", "i-old", "i-new"]
+        view.mark_published(["i-first", "i-old"], [Due("invocation", "i-first", "release", 7)])
+        assert ids(view.next_ready("pure", 3)) == ["i-new", "i-last"]
+        assert view.published_unclaimed() == {"pure": 2}
+        assert ids(view.next_ready("fs", 3)) == ["i-fs"]
+        view.set_due(Due("invocation", "i-other", "release", 8))
+        other = invocation_stream("i-other")
+        assert view.due_of([other]) == {other: Due("invocation", "i-other", "release", 8)}
+        view.append([an_append("i-other", 1, head=a_head("i-other", "done"), due=None)])
+        assert view.due_of([other]) == {}
+    with ledger.read() as reading:
+        assert reading.published_unclaimed() == {"pure": 2}
+        assert ids(reading.next_ready("pure", 9)) == ["i-new", "i-last"]
+        assert [(due.id, due.what) for due in reading.due(7, 9)][-1:] == [("i-first", "release")]
+        first = reading.heads([invocation_stream("i-first")])[invocation_stream("i-first")]
+        assert first.published_us == clock.now_us()
