@@ -108,6 +108,8 @@ class Database:
         """
         with self._transaction(_READ) as (connection, now_us):
             yield connection, now_us
+            # Not by ROLLBACK, after which the driver forgets every statement that it had prepared.
+            connection.execute("COMMIT", prepare=False)
 
     @contextmanager
     def writing(self, keys: Sequence[int], control: int, *, alone: bool) -> Iterator[tuple[Connection, int]]:

@@ -65,7 +65,8 @@ class PostgresView:
     """What a transaction sees; worthless after its end."""
 
     def __init__(self, connection: Connection, now_us: int) -> None:
-        self._connection = connection
+        # One for all its statements: to make another costs as much as a small question.
+        self._cursor = connection.cursor(binary=True)
         self._now_us = now_us
 
     @property
@@ -164,7 +165,7 @@ class PostgresView:
         return {**open_phases, "done": done} if done else open_phases
 
     def _rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-        return self._connection.execute(sql, values, binary=True).fetchall()
+        return self._cursor.execute(sql, values).fetchall()
 
     def _of_streams(self, sql: str, streams: Iterable[Stream]) -> list[Row]:
         """The rows of a statement that is asked of streams."""

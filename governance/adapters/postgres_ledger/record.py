@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +17,9 @@ from interlock.event import StoredEvent, Stream
 UNSEQUENCED_MAX_US = 60_000_000
 """How long an event may wait for its number before that is a fault."""
 
+UNNUMBERED = 2**52
+"""What an event without a number shows here: later than all that have one, in the order of its stream."""
+
 _LOWEST = -(2**63)
 _HASH_BYTES = 32
 _OWNER = "tenant, client, key, invocation_id, request_digest"
@@ -27,9 +30,10 @@ _STREAMS = f"SELECT {HEAD} FROM head h WHERE (h.kind, h.id) > (%b, %b) ORDER BY 
 _BEFORE = f"""SELECT id FROM head WHERE {OPEN} AND tenant = %b AND session = %b AND stage = %b
     AND accepted_seq < %b ORDER BY accepted_seq LIMIT 1"""
 _ORD = "SELECT ord FROM tool_event WHERE kind = %b AND stream = %b AND version = 1"
-# The log is walked by places, so that only what has none is looked at twice.
+# Behind the cursor everything has its number; what was forged there is shown by its stream.
 _UNSEQUENCED = f"""SELECT {EVENT} FROM tool_event e LEFT JOIN event_seq s ON s.ord = e.ord
-    WHERE s.ord IS NULL AND e.at_us < %b ORDER BY e.xid, e.ord LIMIT %b"""
+    WHERE (e.xid, e.ord) > (SELECT xid, ord FROM sequencer WHERE name = 'relay')
+    AND s.ord IS NULL AND e.at_us < %b ORDER BY e.xid, e.ord LIMIT %b"""
 _DUES = "SELECT kind, id, what, at_us FROM due WHERE (kind, id) > (%b, %b) ORDER BY kind, id LIMIT %b"
 _OWNERS = f"""SELECT {_OWNER} FROM idempotency WHERE (tenant, client, key) > (%b, %b, %b)
     ORDER BY tenant, client, key LIMIT %b"""
@@ -64,7 +68,7 @@ class PostgresRecords:
             return set(streams) - set(PostgresView(connection, now_us).heads(streams))
 
     def streams(self, after: Stream | None, limit: int) -> list[StreamRecord]:
-        """Each head with the events that have a number; one that has none yet is shown by none of them.
+        """Each head with its events; those without a number stand behind all others, from UNNUMBERED on.
 
         `accepted_seq` is shown as the sequence number of the request, where it is the request's own row.
         """
@@ -73,7 +77,7 @@ class PostgresRecords:
             rows = _all(connection, _STREAMS, (*(after or ("", "")), number(limit)))
             heads = [Head(*row) for row in rows]
             streams = [head.stream for head in heads]
-            dues, events = view.due_of(streams), view.events(streams)
+            dues, events = view.due_of(streams), _numbered(view.events(streams))
             return [
                 StreamRecord(
                     _shown(connection, head, events.get(head.stream, [])),
@@ -93,7 +97,7 @@ class PostgresRecords:
 
     def events_of(self, streams: Collection[Stream]) -> dict[Stream, list[StoredEvent]]:
         with self._database.reading() as (connection, now_us):
-            return PostgresView(connection, now_us).events(streams)
+            return _numbered(PostgresView(connection, now_us).events(streams))
 
     def contracts_of(self, digests: Collection[str]) -> dict[str, bytes]:
         with self._database.reading() as (connection, now_us):
@@ -124,6 +128,13 @@ class PostgresRecords:
     def _rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         with self._database.reading() as (connection, _):
             return _all(connection, sql, values)
+
+
+def _numbered(streams: Mapping[Stream, list[StoredEvent]]) -> dict[Stream, list[StoredEvent]]:
+    return {
+        stream: [event if event.seq else event._replace(seq=UNNUMBERED + event.version) for event in events]
+        for stream, events in streams.items()
+    }
 
 
 def _all(connection: Connection, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:

@@ -284,14 +284,15 @@ def _in_order(rows: Sequence[_Row]) -> Iterator[_Row]:
     reached: dict[Stream, int] = {}
     held: dict[tuple[Stream, int], _Row] = {}
     for row in rows:
-        if not row.follows and reached.get(row.stream) != row.version - 1:
-            held[row.stream, row.version] = row
+        stream, version = row.stream, row.version
+        if not row.follows and reached.get(stream) != version - 1:
+            held[stream, version] = row
             continue
-        next_row: _Row | None = row
-        while next_row is not None:
-            reached[next_row.stream] = next_row.version
-            yield next_row
-            next_row = held.pop((next_row.stream, next_row.version + 1), None)
+        yield row
+        while (follower := held.pop((stream, version + 1), None)) is not None:
+            version += 1
+            yield follower
+        reached[stream] = version
 
 
 def _cursor(leader: Leader, rows: Sequence[_Row], placed: Sequence[_Row]) -> tuple[int, int]:

@@ -294,7 +294,7 @@ class PostgresTransaction(PostgresView):
             self._known.pop(stream, None)
 
     def _do(self, sql: str, values: Sequence[Any]) -> None:
-        self._connection.execute(sql, values, binary=True)
+        self._cursor.execute(sql, values)
 
 
 def _row_after(append: Append, before: Mapping[Stream, Row | None], now_us: int) -> list[Any] | None:

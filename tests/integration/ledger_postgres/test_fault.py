@@ -109,7 +109,7 @@ def test_a_session_ended_for_idling_before_its_commit_decided_nothing(
     def write_slowly() -> None:
         with ledger.write() as transaction:
             transaction.append([an_append("i-1")])
-            transaction._connection.execute("SET idle_in_transaction_session_timeout = '50ms'")
+            transaction._cursor.execute("SET idle_in_transaction_session_timeout = '50ms'")
             until(lambda: sessions(beside()) == 0, 10, "the session's end")
 
     with pytest.raises(LedgerUnavailableError):

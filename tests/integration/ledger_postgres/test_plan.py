@@ -51,7 +51,7 @@ def use_everything(transaction: LedgerTransaction) -> None:
 
 
 class Recorded:
-    """A connection that remembers what it was asked."""
+    """A connection or cursor that remembers what it was asked."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -77,8 +77,8 @@ def test_no_statement_reads_a_table_from_end_to_end(ledger: PostgresLedger) -> N
         write(ledger, an_append(f"i-{number}", head=a_head(f"i-{number}", "queued", ready=True)))
     PostgresSequencer(ledger, "a").sequence()
     with ledger.write() as transaction:
-        recorded: Any = Recorded(transaction._connection)
-        transaction._connection = recorded
+        recorded: Any = Recorded(transaction._cursor)
+        transaction._cursor = recorded
         use_everything(transaction)
     sequencer = PostgresSequencer(ledger, "a")
     with ledger.database.single() as connection:
