@@ -134,6 +134,11 @@ class ViewsDatabase:
                 autocommit=True,
                 prepare_threshold=None,
                 connect_timeout=CONNECT_SECONDS,
+                # No lost packet holds a projector for hours.
+                keepalives_idle=10,
+                keepalives_interval=5,
+                keepalives_count=3,
+                tcp_user_timeout=20_000,
                 application_name="interlock-views",
             )
 
@@ -151,7 +156,6 @@ def make_tables(connection: Connection) -> None:
     """Make schema and tables anew inside the caller's transaction; OursToFixError without the right to."""
     try:
         with connection.transaction():
-            connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = 'views'")
             row = connection.execute("SELECT to_regnamespace('views') IS NULL").fetchone()
             if row is None or row[0]:
                 connection.execute("CREATE SCHEMA views")
