@@ -30,6 +30,7 @@ from interlock.settings import Settings
 from interlock.word import Word
 
 ACTOR = "governance"
+_QUEUED = Phase.QUEUED.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,7 @@ class Clerk:
         )
         head = head_with(
             matter.head,
-            phase=Phase.QUEUED.value,
+            phase=_QUEUED,
             epoch=permit.terms.epoch,
             permit_until_us=permit.terms.valid_until_us,
             published_us=0,

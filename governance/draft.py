@@ -5,7 +5,9 @@ Everything that needs no transaction is done here, before the ledger is locked. 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from governance.action import action_of
@@ -34,6 +36,19 @@ class Draft:
 
 
 _drafts = Variants(Draft)
+_INVOCATION = StreamKind.INVOCATION.value
+_UNKNOWN: Mapping[str, Any] = MappingProxyType(
+    {
+        "tool_version": "",
+        "contract_digest": "",
+        "tier": Tier.T0.value,
+        "capability_pool": Pool.PURE.value,
+        "may_repeat": False,
+        "effect_scope": "none",
+        "timeout_ms": 1,
+    }
+)
+"""What is said of the contract of a tool that nobody knows."""
 
 
 def draft(proposal: Proposal, known: KnownTool | None, sealer: Sealer) -> Draft:
@@ -60,13 +75,9 @@ class _Kept:
 def _requested(
     proposal: Proposal, known: KnownTool | None, kept: _Kept, text: bytes | None
 ) -> ToolInvocationRequested:
-    contract = None if known is None else known.contract
     said: dict[str, Any] = {
+        **(_UNKNOWN if known is None else known.said),
         "tool": proposal.tool,
-        "tool_version": contract.version if contract else "",
-        "contract_digest": known.digest if known else "",
-        "tier": (contract.tier if contract else Tier.T0).value,
-        "capability_pool": (contract.pool if contract else Pool.PURE).value,
         "arguments": freeze(kept.arguments),
         "arguments_hash": proposal.raw_sha256 if text is None else sha256_hex(text),
         "request_digest": proposal.digest_with(text),
@@ -82,9 +93,6 @@ def _requested(
         "repeat": proposal.repeat,
         "sensitive": kept.sensitive,
         "defaulted": proposal.defaulted,
-        "may_repeat": contract.may_repeat if contract else False,
-        "effect_scope": contract.effect_scope.value if contract else "none",
-        "timeout_ms": contract.timeout_ms if contract else 1,
         "raw": freeze(kept.raw),
     }
     action = action_of(ToolInvocationRequested.of_checked(**said, action_digest=""))
@@ -117,10 +125,9 @@ def deadline_us(proposal: Proposal, now_us: int) -> int:
 
 def first_head(ready: Draft, until_us: int, *, is_first: bool) -> Head:
     """The head of a new invocation, before anything is decided; `is_first`: nothing stands before it."""
-    proposal, requested = ready.proposal, ready.requested
-    contract = None if ready.known is None else ready.known.contract
+    proposal, requested, known = ready.proposal, ready.requested, ready.known
     return head_with.made(
-        StreamKind.INVOCATION.value,
+        _INVOCATION,
         proposal.id,
         tenant=proposal.tenant,
         session=proposal.session,
@@ -136,7 +143,7 @@ def first_head(ready: Draft, until_us: int, *, is_first: bool) -> Head:
         deadline_us=until_us,
         may_repeat=requested.may_repeat,
         ready=is_first,
-        guards_twins=contract is not None and contract.guards_twins,
+        guards_twins=known is not None and known.guards_twins,
         external=requested.effect_scope == "external",
-        batchable=contract is not None and contract.is_batchable,
+        batchable=known is not None and known.is_batchable,
     )

@@ -147,9 +147,10 @@ class _Batch:
         streams += [session_stream(p.tenant, p.session) for p in proposals]
         found = view.heads(set(streams))
         self.heads = {stream: head for stream, head in found.items() if stream.kind == "invocation"}
-        self.sessions = {
-            stream: session_facts(head) for stream, head in found.items() if stream.kind == "session"
-        }
+        sessions = {stream: head for stream, head in found.items() if stream.kind == "session"}
+        # Few things are said of many sessions.
+        facts = {head.data: session_facts(head) for head in {h.data: h for h in sessions.values()}.values()}
+        self.sessions = {stream: facts[head.data] for stream, head in sessions.items()}
         self.owners = view.key_owners({key for p in proposals if (key := _key_of(p)) is not None})
         lines = view.stage_lines({_stage_of(p) for p in proposals}, limit=1)
         self.busy = {stage for stage, line in lines.items() if line}
@@ -159,7 +160,7 @@ class _Batch:
             {
                 ready.requested.action_digest
                 for ready in drafts
-                if ready.known is not None and ready.known.contract.guards_twins
+                if ready.known is not None and ready.known.guards_twins
             }
         )
 

@@ -13,6 +13,7 @@ from interlock.decision import Reason
 from interlock.event import SessionClosed, SessionOpened, Stream, StreamKind, new_event
 from interlock.tier import SessionMode
 
+_SESSION = StreamKind.SESSION.value
 IMPLICIT_MODE = SessionMode.OBSERVE
 """The mode of a session that nobody opened: it may read, and everything else asks."""
 
@@ -28,7 +29,7 @@ class SessionFacts:
 
 def session_stream(tenant: str, session: str) -> Stream:
     """A session's stream; the same name in another tenant is another session."""
-    return Stream(StreamKind.SESSION.value, f"{tenant}/{session}")
+    return Stream(_SESSION, f"{tenant}/{session}")
 
 
 def session_facts(head: Head) -> SessionFacts:

@@ -6,8 +6,10 @@ Reads contracts as data; never imports a tool.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
 
 from governance.ledger import Ledger, LedgerView
 from governance.secrecy import Secrecy
@@ -27,6 +29,10 @@ class KnownTool:
     parameters: CompiledSchema
     secrecy: Secrecy | None
     """Which parameters are sensitive; None where none ever is."""
+    said: Mapping[str, Any]
+    """What a recorded request says of its contract."""
+    is_batchable: bool
+    guards_twins: bool
 
     def sensitive(self, arguments: JsonObject) -> tuple[str, ...]:
         """JSON Pointers to the arguments that are sensitive."""
@@ -107,4 +113,21 @@ def _compile(digest: str, body: bytes) -> KnownTool:
     contract = Tool.model_validate(read_stored(body))
     parameters = compile_schema(contract.parameters, closed=not contract.open_parameters)
     secrecy = Secrecy(contract.parameters)
-    return KnownTool(contract, digest, parameters, secrecy if secrecy.is_any else None)
+    said = {
+        "tool_version": contract.version,
+        "contract_digest": digest,
+        "tier": contract.tier.value,
+        "capability_pool": contract.pool.value,
+        "may_repeat": contract.may_repeat,
+        "effect_scope": contract.effect_scope.value,
+        "timeout_ms": contract.timeout_ms,
+    }
+    return KnownTool(
+        contract,
+        digest,
+        parameters,
+        secrecy if secrecy.is_any else None,
+        MappingProxyType(said),
+        contract.is_batchable,
+        contract.guards_twins,
+    )

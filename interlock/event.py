@@ -45,9 +45,12 @@ class Stream(NamedTuple):
         return f"{self.kind}:{self.id}"
 
 
+_INVOCATION = StreamKind.INVOCATION.value  # an enum's value is dear to ask for
+
+
 def invocation_stream(invocation_id: str) -> Stream:
     """The stream that holds an invocation's moves."""
-    return Stream(StreamKind.INVOCATION.value, invocation_id)
+    return Stream(_INVOCATION, invocation_id)
 
 
 def evidence_stream(invocation_id: str) -> Stream:

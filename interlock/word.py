@@ -87,12 +87,19 @@ class Word(BaseModel):
         """
         if self.free_fields is None:
             return canonical(self.to_json())
-        return plainly_written(self._with(known) if known else self, _members) or canonical(self.to_json())
+        whole = self._with(known) if known else self
+        return plainly_written(whole, _members) or canonical(self.to_json())
 
-    def _with(self, known: dict[str, bytes]) -> Self:
-        """This word with bytes in the place of these fields, to be written and nothing else."""
-        written = {name: Fragment(text) for name, text in known.items()}
-        return self.of_checked(**self.__dict__ | written)
+    def _with(self, known: dict[str, bytes]) -> Any:
+        """Its members with these bytes; the word as it is where its other free JSON has no quick way."""
+        fragments = {name: Fragment(written) for name, written in known.items()}
+        try:
+            for name in self.free_fields or ():
+                if name not in known and self.__dict__[name] is not None:
+                    fragments[name] = _fragment(self.__dict__[name])
+        except TypeError:
+            return self
+        return self.__dict__ | fragments
 
     @property
     def digest(self) -> str:
@@ -118,8 +125,6 @@ def _members(word: Any) -> dict[str, Any]:
 
 
 def _fragment(value: Any) -> Fragment:
-    if type(value) is Fragment:
-        return value
     written = quickly_written(value, CANONICAL_DEPTH_MAX - _WORD_DEPTH_MAX)
     if written is None:
         raise TypeError

@@ -158,8 +158,8 @@ def _object(outer: JsonObject, name: str) -> JsonObject:
 
 
 def _protocol_2(outer: JsonObject, headers: JsonObject, properties: JsonObject) -> Envelope:
-    unread = tuple(_encodings(outer, headers))
-    options = tuple(_refused(headers, ("eta", "expires", "group", "timelimit")))
+    unread = () if _is_plain_json(outer, headers) else tuple(_encodings(outer, headers))
+    options = _refused(headers, ("eta", "expires", "group", "timelimit"))
     kwargs_json = b"{}"
     if not unread:
         kwargs_json, inner = _cut_body_2(_body(outer, properties))
@@ -188,7 +188,7 @@ def _cut_body_2(body: bytes) -> tuple[bytes, tuple[str, ...]]:
         raise _NotAnEnvelopeError(f"the body has {len(pieces)} elements, not 3")
     positional, kwargs_json, embedded = pieces
     inner = parse_json(embedded, depth_max=BODY_DEPTH_MAX)
-    canvas = tuple(_refused(inner, _CANVAS)) if isinstance(inner, dict) else ()
+    canvas = _refused(inner, _CANVAS) if isinstance(inner, dict) else ()
     return kwargs_json, _positional(parse_json(positional)) + canvas
 
 
@@ -199,7 +199,7 @@ def _protocol_1(outer: JsonObject, properties: JsonObject) -> Envelope:
     pieces = members(_body(outer, properties))
     kwargs_json = pieces.pop("kwargs", b"{}")
     body = {name: parse_json(raw, depth_max=BODY_DEPTH_MAX) for name, raw in pieces.items()}
-    options = tuple(_refused(body, ("eta", "expires", "group", "taskset", "timelimit", *_CANVAS)))
+    options = _refused(body, ("eta", "expires", "group", "taskset", "timelimit", *_CANVAS))
     return Envelope(
         task=_text(body, "task"),
         task_id=_text(body, "id"),
@@ -207,6 +207,15 @@ def _protocol_1(outer: JsonObject, properties: JsonObject) -> Envelope:
         reply_to=_reply_to(properties),
         wants_result=True,
         refused_options=_once(_positional(body.get("args")) + options, properties),
+    )
+
+
+def _is_plain_json(outer: JsonObject, headers: JsonObject) -> bool:
+    """Whether `_encodings` finds nothing, for what nearly every message says."""
+    return (
+        outer.get("content-type") == "application/json"
+        and outer.get("content-encoding") == "utf-8"
+        and not headers.get("compression")
     )
 
 
@@ -242,11 +251,15 @@ def _body_padded_oddly(body: str) -> bytes:
         raise _NotAnEnvelopeError("body is not base64") from None
 
 
-def _refused(said: JsonObject, names: tuple[str, ...]) -> Iterator[str]:
+def _refused(said: JsonObject, names: tuple[str, ...]) -> tuple[str, ...]:
+    """The options among these that ask for something."""
+    told = [name for name in names if said.get(name) is not None]
+    return tuple(_refused_told(said, told)) if told else ()
+
+
+def _refused_told(said: JsonObject, names: list[str]) -> Iterator[str]:
     for name in names:
-        value = said.get(name)
-        if value is None:
-            continue
+        value = said[name]
         empty = value == [] or value == [None, None] or value is False
         if not empty and not (name == "taskset" and value == said.get("group")):
             yield _OPTION_NAMES.get(name, name)
@@ -257,7 +270,8 @@ def _positional(value: Json) -> tuple[str, ...]:
 
 
 def _once(options: tuple[str, ...], properties: JsonObject) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*options, *_refused(properties, ("expiration",)))))
+    expiration = _refused(properties, ("expiration",))
+    return tuple(dict.fromkeys((*options, *expiration))) if options or expiration else ()
 
 
 def _text(said: JsonObject, name: str) -> str:
