@@ -11,7 +11,9 @@ from contextlib import contextmanager
 
 from tests.support.calling import shell
 from tests.support.crashing import fire_all, hurt_system, settle
+from tests.support.postgres import postgres_server
 from tests.support.running import RunningSystem
+from tests.support.store import fresh_database
 from tests.support.wait import until
 
 GONE_SECONDS = 2.0
@@ -49,6 +51,7 @@ def test_up_killed_in_mid_work_leaves_nothing_and_starts_again_at_once(rng: rand
 def test_what_a_crash_left_half_done_is_finished_after_two_restarts_without_a_ledger(
     rng: random.Random,
 ) -> None:
+    """Case QUE-02, under load, with two of each."""
     with hurt_system(rng, plan=[f"{point}:2:kill" for point in LOST_ON_RESTART]) as (system, traffic):
         fire_all(system, len(LOST_ON_RESTART))
         kill_whole(system)
@@ -56,6 +59,31 @@ def test_what_a_crash_left_half_done_is_finished_after_two_restarts_without_a_le
             system.start(wait=False, faults=False)
         assert not system.directory.ready_file.exists()
         system.wait_ready()
+        kill_whole(system)
+        system.start(faults=False)
+        assert settle(system, traffic) == []
+
+
+def test_the_same_on_a_server_that_is_away_at_one_start_and_dies_in_the_next(rng: random.Random) -> None:
+    """Case QUE-02 on PostgreSQL, under load, with two of each."""
+    plan = [f"{point}:2:kill" for point in LOST_ON_RESTART]
+    with (
+        postgres_server() as server,
+        fresh_database(server.url()) as url,
+        hurt_system(rng, plan=plan, ledger_url=url) as (system, traffic),
+    ):
+        fire_all(system, len(LOST_ON_RESTART))
+        kill_whole(system)
+        server.stop()
+        system.start(wait=False, faults=False)
+        assert system.process is not None
+        assert system.process.wait(20) == 1  # and whoever supervises it starts it again
+        server.start()
+        system.start(faults=False)
+        server.kill()
+        began = time.monotonic()
+        until(lambda: time.monotonic() - began >= AWAY_SECONDS, 10, "the server was away")
+        server.start()
         kill_whole(system)
         system.start(faults=False)
         assert settle(system, traffic) == []

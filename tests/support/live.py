@@ -14,15 +14,16 @@ from typing import Any, Protocol
 
 from gateway.embedded.apart import system_apart
 from gateway.embedded.directory import DataDirectory
-from governance.adapters.sqlite_ledger import SqliteLedger
+from gateway.store import open_ledger
 from governance.docket import Docket, load_dockets
+from governance.ledger import Ledger
 from interlock.adapters.celery_wire import encode_task
 from interlock.adapters.redis_client import connect
-from interlock.clock import SystemClock
 from interlock.errors import OursToFixError
 from interlock.event import StoredEvent, evidence_stream, invocation_stream
 from interlock.identifier import new_id
 from tests.support.source import ROOT
+from tests.support.store import store_settings
 from tests.support.wait import until
 
 REST = frozenset(("done", "awaiting_approval", "reconciliation_required"))
@@ -50,7 +51,7 @@ class Live:
 
     directory: DataDirectory
     process: subprocess.Popen[bytes]
-    ledger: SqliteLedger
+    ledger: Ledger
 
     def command(
         self, *arguments: str, stdin: bytes = b"", seconds: float = 60
@@ -194,14 +195,15 @@ def running(folder: Path, **environment: str) -> Iterator[Live]:
     with (folder / "up.log").open("wb") as log:
         try:
             with (
+                store_settings() as store,
                 system_apart(
                     directory,
-                    environment={**os.environ, **environment},
+                    environment={**os.environ, **store, **environment},
                     folder=ROOT,
                     output=log,
                     errors=subprocess.STDOUT,
                 ) as process,
-                closing(SqliteLedger.open(directory.ledger, SystemClock(), read_only=True)) as ledger,
+                closing(open_ledger(directory, read_only=True)) as ledger,
             ):
                 yield Live(directory, process, ledger)
         except OursToFixError as error:

@@ -21,6 +21,7 @@ from interlock.projection import ToolProjector
 from interlock.tier import SessionMode
 from tests.support.court import Court
 from tests.support.source import ROOT
+from tests.support.store import store_settings
 from workers.adapters.sqlite_projection import SqliteProjection
 
 
@@ -127,5 +128,12 @@ def project(directory: Directory) -> None:
 @contextmanager
 def running_on(directory: Directory) -> Iterator[None]:
     """The whole system on this directory, as `interlock up` runs it, until the end of the block."""
-    with system_apart(directory.data, module="gateway.cli.main", folder=ROOT):
+    # What was filled beforehand lies in the directory.
+    kept = "sqlite" if directory.data.ledger.exists() else None
+    with (
+        store_settings(kept) as store,
+        system_apart(
+            directory.data, module="gateway.cli.main", environment={**os.environ, **store}, folder=ROOT
+        ),
+    ):
         yield
