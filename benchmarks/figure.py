@@ -8,6 +8,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 
+MEASURING = "measuring"
+"""The process that looks on, among those whose cost is told."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rate:
     """One measurement: how many a second, and what each cost every process, in microseconds of CPU."""
@@ -63,12 +67,17 @@ def ratio(ours: Side, theirs: Side) -> float:
 
 
 def cpu_ratio(ours: Side, theirs: Side) -> float | None:
-    """Their CPU time for one ÷ ours, all processes and the producer together: above 1 ours costs less.
+    """Their CPU time for one ÷ ours, all processes and the producers together: above 1 ours costs less.
 
-    It says on a busy machine, too, what the rates say on a quiet one; None where nothing was counted.
+    It says on a busy machine, too, what the rates say on a quiet one; None where nothing was counted. Whoever
+    measures is left out on both sides.
     """
-    spent = sum(ours.cpu_us.values())
-    return round(sum(theirs.cpu_us.values()) / spent, 3) if spent else None
+    spent = _cost(ours)
+    return round(_cost(theirs) / spent, 3) if spent else None
+
+
+def _cost(side: Side) -> float:
+    return sum(cost for name, cost in side.cpu_us.items() if name != MEASURING)
 
 
 def percentile(values: Sequence[float], percent: float) -> float:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from benchmarks.figure import MEASURING
 from gateway.embedded.kernel import descendants, resident_share_bytes
 
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
@@ -58,7 +59,7 @@ class Meter:
 
     def _now(self) -> dict[int, tuple[str, float]]:
         named = {below: name for root, name in self._roots.items() for below in descendants(root)}
-        return cpu_seconds({**named, **self._roots, os.getpid(): "measuring"})
+        return cpu_seconds({**named, **self._roots, os.getpid(): MEASURING})
 
 
 def idle_cost(

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.approach import Approach
-from benchmarks.figure import Rate, percentile
+from benchmarks.figure import MEASURING, Rate, percentile
 from benchmarks.plan import Plan
 from benchmarks.store import Store
 from benchmarks.system import GovernedSide, governed_side
@@ -85,7 +85,7 @@ class Cost:
     def cpu_us(self) -> float:
         """Median CPU time of one invocation, all processes but the one that measures."""
         return statistics.median(
-            sum(cost for name, cost in rate.cpu_us.items() if name != "measuring") for rate in self.rates
+            sum(cost for name, cost in rate.cpu_us.items() if name != MEASURING) for rate in self.rates
         )
 
     def slower(self, other: Cost) -> float:
