@@ -31,6 +31,9 @@ look each would cost more than all of them, and no look is younger than its own 
 
 POOL_STOPPING = "POOL_STOPPING"
 
+# To name a member of an enumeration is a call, and these are named for every item.
+_MOCK, _BUILTIN = Executor.MOCK, Executor.BUILTIN
+
 _LOG = logging.getLogger("interlock.run")
 
 
@@ -44,11 +47,11 @@ class BuiltinToolset:
 
     def has(self, contract: Tool, contract_digest: str) -> bool:
         """Whether the tool is here in exactly this version."""
-        if contract.executor is Executor.MOCK:
+        if contract.executor is _MOCK:
             return True  # it runs in this process and needs nothing of what its contract names
         known = contract.name in PURE_TOOLS or contract.name in SUPERVISED_TOOLS
         return (
-            contract.executor is Executor.BUILTIN
+            contract.executor is _BUILTIN
             and known
             and self.digests.get(contract.qualified_name) == contract_digest
         )
@@ -60,9 +63,7 @@ class BuiltinToolset:
 
 def runs_here(contract: Tool) -> bool:
     """Whether it runs in the pool process: the mock, and built-ins on the closed list."""
-    return contract.executor is Executor.MOCK or (
-        contract.executor is Executor.BUILTIN and contract.name in PURE_TOOLS
-    )
+    return contract.executor is _MOCK or (contract.executor is _BUILTIN and contract.name in PURE_TOOLS)
 
 
 class Watching:
@@ -231,7 +232,7 @@ def workspace_of(workspaces: Path, tenant: str, session: str) -> Path:
 
 
 def _answer(item: Prepared) -> Outcome:
-    if item.contract.executor is Executor.MOCK:
+    if item.contract.executor is _MOCK:
         schema = thaw(item.contract.output)
         return run_mock(
             item.contract.qualified_name,

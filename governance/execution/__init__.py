@@ -28,6 +28,7 @@ from governance.execution.outcome import (
 )
 from governance.execution.step import (
     ACTOR,
+    RUNNING,
     Step,
     ended,
     evidence_append,
@@ -54,7 +55,6 @@ from interlock.event import (
 from interlock.fault import FaultPoints
 from interlock.hint import Hint, HintPublisher, Waker
 from interlock.permit import PermitMismatch
-from interlock.phase import Phase
 from interlock.settings import Settings
 
 __all__ = [
@@ -257,7 +257,7 @@ class Execution:
         fates: dict[str, str] = {}
         for stream, outcome in wanted:
             head = heads.get(stream)
-            if head is not None and head.phase == Phase.RUNNING.value and head.nonce == outcome.nonce:
+            if head is not None and head.phase == RUNNING and head.nonce == outcome.nonce:
                 steps.append(outcome_step(self.settings, transaction.now_us, head, outcome))
                 fates[outcome.invocation_id] = ReportFate.RECORDED
             elif head is not None and (step := resolution(transaction, head, outcome)) is not None:
@@ -383,4 +383,4 @@ def _by_stream(items: Iterable[Item]) -> list[tuple[Stream, Item]]:
 
 
 def _locks(items: Iterable[Claim | Reported]) -> set[str]:
-    return set().union(*(keys_of(item.invocation_id, item.stage) for item in items))
+    return {key for item in items for key in keys_of(item.invocation_id, item.stage)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from governance.execution.step import ACTOR, Step, append_of, due_row, ended
+from governance.execution.step import ACTOR, RUNNING, Step, append_of, due_row, ended
 from governance.ledger import Head, StageKey, head_with
 from interlock.decision import Reason
 from interlock.event import PermitReturned, ToolExecutionStarted, new_event
@@ -85,7 +85,7 @@ def _started(
     )
     running = head_with(
         head,
-        phase=Phase.RUNNING.value,
+        phase=RUNNING,
         nonce=claim.nonce,
         boot=claimant.boot,
         claimed_us=now_us,

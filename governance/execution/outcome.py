@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, assert_never
 
-from governance.execution.step import ACTOR, Step, append_of, due_row, written_event
+from governance.execution.step import ACTOR, DONE, Step, append_of, due_row, written_event
 from governance.ledger import Due, Head, LedgerView, StageKey, head_with
 from interlock.canonical import JsonObject, read_stored
 from interlock.decision import Reason
@@ -101,23 +101,25 @@ def outcome_step(settings: Settings, now_us: int, head: Head, reported: Reported
     """The move of an outcome whose claim stands."""
     outcome, event = reported.told, reported.event()
 
-    def after(phase: Phase, **columns: Any) -> Head:
-        settled = {"nonce": "", "boot": "", "ready": False, "published_us": 0, "phase": phase.value}
+    def after(phase: str, **columns: Any) -> Head:
+        settled = {"nonce": "", "boot": "", "ready": False, "published_us": 0, "phase": phase}
         return head_with(head, **{**settled, **columns})
 
     match outcome:
         case Written() | ToolExecutionCompleted() | ToolExecutionFailed():
-            return Step(append_of(head, [event], after(Phase.DONE), None), head.stage_key, is_final=True)
+            return Step(append_of(head, [event], after(DONE), None), head.stage_key, is_final=True)
         case ExecutionAttemptFailed():
             # The store's clock judges it, whatever the worker's clock made of the moment.
             due = due_row(head, "retry", now_us + reported.wait_us if reported.wait_us else outcome.again_us)
-            return Step(append_of(head, [event], after(Phase.RETRY_WAIT), due), head.stage_key)
+            return Step(append_of(head, [event], after(Phase.RETRY_WAIT.value), due), head.stage_key)
         case ExecutionReleased():
             columns, due = _given_back(settings, now_us, head, reported.wait_us)
-            return Step(append_of(head, [event], after(Phase.QUEUED, **columns), due), head.stage_key)
+            return Step(append_of(head, [event], after(Phase.QUEUED.value, **columns), due), head.stage_key)
         case ReconciliationRequired():
             due = due_row(head, "reconcile", now_us + settings.look_again_ms * 1_000)
-            return Step(append_of(head, [event], after(Phase.RECONCILIATION_REQUIRED), due), head.stage_key)
+            return Step(
+                append_of(head, [event], after(Phase.RECONCILIATION_REQUIRED.value), due), head.stage_key
+            )
         case _:
             assert_never(outcome)
 
@@ -151,7 +153,7 @@ def resolution(view: LedgerView, head: Head, reported: Reported) -> Step | None:
         verdict="executed", by=ACTOR, reason="its own outcome came in late", sealed=outcome.sealed
     )
     event = new_event(resolved, cause=f"claim:{outcome.nonce}", actor=ACTOR)
-    after = head_with(head, phase=Phase.DONE.value, ready=False, published_us=0, nonce="", boot="")
+    after = head_with(head, phase=DONE, ready=False, published_us=0, nonce="", boot="")
     return Step(append_of(head, [event], after, None), head.stage_key, is_final=True)
 
 

@@ -23,6 +23,8 @@ from interlock.phase import Phase
 from interlock.word import Word
 
 ACTOR = "worker"
+RUNNING, DONE = Phase.RUNNING.value, Phase.DONE.value
+"""Said once: to ask a member for its value is a call, and these are asked for with every item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +37,8 @@ class Step:
     is_final: bool = False
 
 
-def keys_of(invocation_id: str, stage: StageKey) -> set[str]:
-    return {f"invocation:{invocation_id}", f"stage:{stage.tenant}/{stage.session}/{stage.stage}"}
+def keys_of(invocation_id: str, stage: StageKey) -> tuple[str, str]:
+    return (f"invocation:{invocation_id}", f"stage:{stage.tenant}/{stage.session}/{stage.stage}")
 
 
 def written_event(kind: type[Word], payload: bytes, *, cause: str, actor: str) -> NewEvent:
@@ -72,11 +74,11 @@ def ended(head: Head, reason: Reason, cause: str) -> Step:
     else:
         payload = ToolExecutionRejected(reason=reason)
     event = new_event(payload, cause=cause, actor=ACTOR)
-    after = head_with(head, phase=Phase.DONE.value, ready=False, published_us=0, nonce="", boot="")
+    after = head_with(head, phase=DONE, ready=False, published_us=0, nonce="", boot="")
     return Step(append_of(head, [event], after, None), head.stage_key, is_final=True)
 
 
 def stop_reason(head: Head | None, nonce: str) -> str | None:
-    if head is None or head.phase != Phase.RUNNING.value or head.nonce != nonce:
+    if head is None or head.phase != RUNNING or head.nonce != nonce:
         return "CLAIM_LOST"
     return "CANCELLED" if head.cancel else None

@@ -101,18 +101,19 @@ def _column_fault(work: Work, event: StoredEvent) -> str | None:
         return None
     if permit.terms.action_digest != work.action_digest:
         return None
-    said = (requested.tenant, requested.session)
     true = (
-        *said, requested.stage, requested.client, requested.tool, requested.contract_digest,
-        requested.capability_pool, requested.priority, requested.deadline_us or 0, requested.may_repeat,
-        requested.effect_scope == EffectScope.EXTERNAL, work.action_digest, requested.request_digest,
+        requested.tenant, requested.session, requested.stage, requested.client, requested.tool,
+        requested.contract_digest, requested.capability_pool, requested.priority, requested.deadline_us or 0,
+        requested.may_repeat, requested.effect_scope == _EXTERNAL, work.action_digest,
+        requested.request_digest,
     )  # fmt: skip
     again = (event.tenant, event.session, requested.action_digest)
-    if true == _columns_of(head) and again == (*said, work.action_digest):
+    if true == _columns_of(head) and again == (requested.tenant, requested.session, work.action_digest):
         return None
     return _differing(true, head, event, requested.action_digest)
 
 
+_EXTERNAL = EffectScope.EXTERNAL.value
 _COLUMNS = (
     "tenant", "session", "stage", "client", "tool", "contract_digest", "pool", "priority", "deadline_us",
     "may_repeat", "external", "action_digest", "request_digest",
