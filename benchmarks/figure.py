@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-
 MEASURING = "measuring"
 """The process that looks on, among those whose cost is told."""
 
