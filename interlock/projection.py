@@ -178,32 +178,28 @@ class ToolProjector:
 
     def _fold(self, events: Sequence[StoredEvent]) -> _Batch:
         moving = [event for event in events if event.kind == _INVOCATION]
-        known = self._records_before(moving)
+        records = self._records_before(moving)
         batch = _Batch({}, [])
         stopped = set(self._stopped)
         for event in moving:
-            name = SessionName(event.tenant, event.session)
-            if name in stopped:
+            if stopped and SessionName(event.tenant, event.session) in stopped:
                 continue
-            before = batch.changed.get(event.stream_id) or known.get(event.stream_id)
             try:
-                after = self._reducer.apply(before, event)
+                after = self._reducer.apply(records.get(event.stream_id), event)
             except (IllegalMoveError, UnknownEventError, UnreadableEventError) as error:
-                stopped.add(name)
+                stopped.add(SessionName(event.tenant, event.session))
                 batch.stopped.append(_stop(event, error))
                 continue
             if after is not None:
-                batch.changed[event.stream_id] = after
+                records[event.stream_id] = batch.changed[event.stream_id] = after
         return batch
 
     def _records_before(self, events: Sequence[StoredEvent]) -> dict[str, ToolInvocationRecord]:
         """Records of the streams that do not begin in this batch: from memory, else from the store."""
-        first: dict[str, int] = {}
-        for event in events:
-            first.setdefault(event.stream_id, event.version)
-        begun = [identity for identity, version in first.items() if version > 1]
-        known = {identity: self._open[identity] for identity in begun if identity in self._open}
-        missing = [identity for identity in begun if identity not in known]
+        begun = {event.stream_id for event in events if event.version > 1}
+        begun.difference_update([event.stream_id for event in events if event.version == 1])
+        known = {identity: self._open[identity] for identity in begun & self._open.keys()}
+        missing = begun - known.keys()
         return known | self._projection.records(missing) if missing else known
 
 

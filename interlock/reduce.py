@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from pydantic_core import from_json
 
@@ -16,7 +16,7 @@ from interlock.errors import NotJsonError, OursToFixError
 from interlock.event import EVENT_TYPES, StoredEvent, StreamKind
 from interlock.permit import terms_digest
 from interlock.phase import NEW, Status, next_phase
-from interlock.state import BLANK, ToolInvocationRecord, ToolState, record_with
+from interlock.state import BLANK, ToolInvocationRecord, ToolState, record_changed, record_with
 from interlock.workspace import DEFAULT_TENANT
 
 REDUCER_VERSION = 2
@@ -75,24 +75,25 @@ class DefaultToolReducer:
         """
         if event.kind != _INVOCATION:
             return record
-        if record is not None and event.version <= record.version:
+        if record is None:
+            before, started, expected = NEW, False, 1
+        elif event.version <= record.version:
             return record
+        else:
+            before, started, expected = record.phase, record.status != _REQUESTED, record.version + 1
         known = EVENT_TYPES.get(event.type)
         if known is None or event.format > known.format:
             return self._unknown(record, event)
-        before = NEW if record is None else record.phase
-        started = record is not None and record.status != _REQUESTED
         after = next_phase(before, event.type, started=started)
-        expected = 1 if record is None else record.version + 1
         if after is None or event.version != expected:
             raise IllegalMoveError(str(event.stream), event.version, before, event.type)
+        before_it = BLANK if record is None else record
         try:
-            changes = _quickly_changed(record, event)
-            if changes is None:
-                changes = _changed(record, event, event.body())
+            changes = _quickly_changed(before_it, event) or _changed(before_it, event, event.body())
         except (KeyError, TypeError, IndexError, NotJsonError) as error:
             raise UnreadableEventError(str(event.stream), event.version, event.type) from error
-        return record_with(record or BLANK, version=event.version, phase=after, **changes)
+        changes["version"], changes["phase"] = expected, after
+        return record_changed(before_it, changes)
 
     @staticmethod
     def _unknown(record: ToolInvocationRecord | None, event: StoredEvent) -> ToolInvocationRecord | None:
@@ -102,29 +103,25 @@ class DefaultToolReducer:
 
 
 Changes = dict[str, Any]
+Body = dict[str, Any]
 
 
-class Move(NamedTuple):
-    """One legal move: the record it meets, the event, and the event's payload."""
-
-    record: ToolInvocationRecord
-    """Blank for the first event."""
-    event: StoredEvent
-    body: dict[str, Any]
+def _changed(record: ToolInvocationRecord, event: StoredEvent, body: Body) -> Changes:
+    """What a legal move changes in the record it meets, which is blank for the first event."""
+    return _CHANGES[event.type](record, event, body)
 
 
-def _changed(record: ToolInvocationRecord | None, event: StoredEvent, body: dict[str, Any]) -> Changes:
-    return _CHANGES[event.type](Move(record or BLANK, event, body))
-
-
-def _quickly_changed(record: ToolInvocationRecord | None, event: StoredEvent) -> Changes | None:
+def _quickly_changed(record: ToolInvocationRecord, event: StoredEvent) -> Changes | None:
     """What `_changed` says, at half the price; None in any doubt.
 
     Reading a stored payload exactly looks through all of it for doubles that are written like integers. The
     fold takes a few members only, so these are looked at: whatever is no plain text or number is a doubt.
     """
     try:
-        changes = _changed(record, event, from_json(event.payload, allow_inf_nan=False, cache_strings="none"))
+        body = from_json(event.payload, allow_inf_nan=False, cache_strings="none")
+        if type(body) is not dict:
+            return None
+        changes = _changed(record, event, body)
     except (ValueError, LookupError, TypeError, NotJsonError):
         return None
     for value in changes.values():
@@ -141,8 +138,7 @@ _TEXT = frozenset((str,))
 _PLAIN = frozenset((str, bool, type(None)))
 
 
-def _requested(move: Move) -> Changes:
-    event, body = move.event, move.body
+def _requested(_record: ToolInvocationRecord, event: StoredEvent, body: Body) -> Changes:
     return {
         "invocation_id": event.stream_id,
         "position": event.seq,
@@ -164,7 +160,7 @@ def _requested(move: Move) -> Changes:
     }
 
 
-def _nothing(_move: Move) -> Changes:
+def _nothing(_record: ToolInvocationRecord, _event: StoredEvent, _body: Body) -> Changes:
     return {}
 
 
@@ -172,51 +168,49 @@ def _reasoned(reason: Mapping[str, Any]) -> Changes:
     return {"reason_code": reason["code"], "reason": reason["sentence"]}
 
 
-def _deferred(move: Move) -> Changes:
-    return _reasoned(move.body["reasons"][0]) if move.body["reasons"] else {}
+def _deferred(_record: ToolInvocationRecord, _event: StoredEvent, body: Body) -> Changes:
+    return _reasoned(body["reasons"][0]) if body["reasons"] else {}
 
 
-def _parked(move: Move) -> Changes:
-    reasons = move.body["snapshot"]["reasons"]
+def _parked(_record: ToolInvocationRecord, _event: StoredEvent, body: Body) -> Changes:
+    reasons = body["snapshot"]["reasons"]
     return {"votes": 0, "approvers": (), **(_reasoned(reasons[0]) if reasons else {})}
 
 
-def _voted(move: Move) -> Changes:
-    vote, approvers = move.body["vote"], move.record.approvers
+def _voted(record: ToolInvocationRecord, _event: StoredEvent, body: Body) -> Changes:
+    vote, approvers = body["vote"], record.approvers
     if vote["decision"] == "approve":
         approvers = (*approvers, vote["approver"])
-    return {"votes": move.record.votes + 1, "approvers": approvers}
+    return {"votes": record.votes + 1, "approvers": approvers}
 
 
-def _granted(move: Move) -> Changes:
+def _granted(_record: ToolInvocationRecord, _event: StoredEvent, body: Body) -> Changes:
     return {
-        "granted_by": move.body["by"],
-        "permit_digest": terms_digest(move.body["permit"]["terms"]),
+        "granted_by": body["by"],
+        "permit_digest": terms_digest(body["permit"]["terms"]),
         "reason_code": None,
         "reason": None,
     }
 
 
-def _denied(move: Move) -> Changes:
-    return {"reason_code": "APPROVAL_DENIED", "reason": move.body["reason"]}
+def _denied(_record: ToolInvocationRecord, _event: StoredEvent, body: Body) -> Changes:
+    return {"reason_code": "APPROVAL_DENIED", "reason": body["reason"]}
 
 
-def _expired(_move: Move) -> Changes:
+def _expired(_record: ToolInvocationRecord, _event: StoredEvent, _body: Body) -> Changes:
     return {"reason_code": "APPROVAL_EXPIRED", "reason": "nobody answered in time"}
 
 
-def _returned(move: Move) -> Changes:
-    return {"granted_by": None, "permit_digest": None, **_reasoned(move.body["reason"])}
+def _returned(_record: ToolInvocationRecord, _event: StoredEvent, body: Body) -> Changes:
+    return {"granted_by": None, "permit_digest": None, **_reasoned(body["reason"])}
 
 
-def _started(move: Move) -> Changes:
+def _started(record: ToolInvocationRecord, event: StoredEvent, body: Body) -> Changes:
     return {
         "status": _STARTED,
-        "started_at_us": move.record.started_at_us
-        if move.record.started_at_us is not None
-        else move.event.at_us,
-        "attempt": move.body["attempt"],
-        "nonce": move.body["nonce"],
+        "started_at_us": record.started_at_us if record.started_at_us is not None else event.at_us,
+        "attempt": body["attempt"],
+        "nonce": body["nonce"],
         "reason_code": None,
         "reason": None,
     }
@@ -233,60 +227,60 @@ def _receipted(sealed: Mapping[str, Any] | None) -> Changes:
     }
 
 
-def _completed(move: Move) -> Changes:
+def _completed(_record: ToolInvocationRecord, event: StoredEvent, body: Body) -> Changes:
     return {
         "status": _COMPLETED,
-        "completed_at_us": move.event.at_us,
+        "completed_at_us": event.at_us,
         "nonce": None,
-        **_receipted(move.body["sealed"]),
+        **_receipted(body["sealed"]),
     }
 
 
-def _failed(move: Move) -> Changes:
+def _failed(_record: ToolInvocationRecord, event: StoredEvent, body: Body) -> Changes:
     return {
         "status": _FAILED,
-        "completed_at_us": move.event.at_us,
+        "completed_at_us": event.at_us,
         "nonce": None,
-        **_reasoned(move.body["failure"]),
-        **_receipted(move.body["sealed"]),
+        **_reasoned(body["failure"]),
+        **_receipted(body["sealed"]),
     }
 
 
-def _attempt_failed(move: Move) -> Changes:
-    return {"nonce": None, **_reasoned(move.body["failure"])}
+def _attempt_failed(_record: ToolInvocationRecord, _event: StoredEvent, body: Body) -> Changes:
+    return {"nonce": None, **_reasoned(body["failure"])}
 
 
-def _released(move: Move) -> Changes:
-    return {"nonce": None, "attempt": max(0, move.record.attempt - 1), **_reasoned(move.body["reason"])}
+def _released(record: ToolInvocationRecord, _event: StoredEvent, body: Body) -> Changes:
+    return {"nonce": None, "attempt": max(0, record.attempt - 1), **_reasoned(body["reason"])}
 
 
-def _abandoned(move: Move) -> Changes:
-    return {"nonce": None, **_reasoned(move.body["reason"])}
+def _abandoned(_record: ToolInvocationRecord, _event: StoredEvent, body: Body) -> Changes:
+    return {"nonce": None, **_reasoned(body["reason"])}
 
 
-def _rejected(move: Move) -> Changes:
+def _rejected(_record: ToolInvocationRecord, event: StoredEvent, body: Body) -> Changes:
     return {
         "status": Status.REJECTED.value,
-        "completed_at_us": move.event.at_us,
-        **_reasoned(move.body["reason"]),
+        "completed_at_us": event.at_us,
+        **_reasoned(body["reason"]),
     }
 
 
-def _cancelling(_move: Move) -> Changes:
+def _cancelling(_record: ToolInvocationRecord, _event: StoredEvent, _body: Body) -> Changes:
     return {"cancel_requested": True}
 
 
-def _unknown_outcome(move: Move) -> Changes:
-    return {"nonce": None, **_reasoned(move.body["reason"]), **_receipted(move.body["sealed"])}
+def _unknown_outcome(_record: ToolInvocationRecord, _event: StoredEvent, body: Body) -> Changes:
+    return {"nonce": None, **_reasoned(body["reason"]), **_receipted(body["sealed"])}
 
 
-def _resolved(move: Move) -> Changes:
-    executed = move.body["verdict"] == "executed"
+def _resolved(_record: ToolInvocationRecord, event: StoredEvent, body: Body) -> Changes:
+    executed = body["verdict"] == "executed"
     return {
         "status": (Status.COMPLETED if executed else Status.FAILED).value,
-        "completed_at_us": move.event.at_us,
-        "reason": move.body["reason"],
-        **_receipted(move.body["sealed"]),
+        "completed_at_us": event.at_us,
+        "reason": body["reason"],
+        **_receipted(body["sealed"]),
     }
 
 

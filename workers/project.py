@@ -185,11 +185,11 @@ class StreamProjector:
         """Under load let the log grow while it does; what is there then needs no stream to tell of it."""
         now = time.monotonic()
         pause_seconds = self._gathering.pause_seconds(folded, now)
+        self._knows_of_more |= bool(pause_seconds) or folded >= self._settings.batch // 2
         if not pause_seconds or self._verified is None:
             return
         seen, give_up_at = self._verified.seq, now + self._settings.gather_seconds
         enough = seen + self._settings.batch
-        self._knows_of_more = True
         while not stopping.wait(pause_seconds):
             with self._ledger.read() as view:
                 last = view.last_seq()
@@ -268,6 +268,9 @@ class StreamProjector:
         return [event for event in events if event.seq > checkpoint.seq]
 
     def _up_to_gap(self, seq: int, events: Sequence[StoredEvent]) -> Sequence[StoredEvent]:
+        if events[-1].seq - seq == len(events):  # they are in order, so none is missing
+            self._gap = None
+            return events
         gap = next(
             (
                 (place, Gap(seq + place + 1, event.seq))
