@@ -65,19 +65,24 @@ def tell(view: LedgerView, invocation_id: str) -> Story | None:
 def trace(view: LedgerView, event: StoredEvent) -> list[Link]:
     """From this event back to what stands outside the log; ends where a cause is missing, or comes again."""
     links: list[Link] = []
-    seen: set[int] = set()
+    seen: set[tuple[Stream, int]] = set()
     at: StoredEvent | None = event
-    while at is not None and at.seq not in seen and len(links) < CAUSES_MAX:
-        seen.add(at.seq)
+    while at is not None and _place(at) not in seen and len(links) < CAUSES_MAX:
+        seen.add(_place(at))
         links.append(Link(at.type, at.cause, at.seq, str(at.stream), at.at_us, at.actor))
         before = _cause_of(view, at)
-        if before is None or before.seq in seen:
+        if before is None or _place(before) in seen:
             kind, _, name = at.cause.partition(":")
             links.append(Link(kind, "", actor=name))
             at = None
         else:
             at = before
     return links
+
+
+def _place(event: StoredEvent) -> tuple[Stream, int]:
+    """Where it stands for sure: its number in the log may still have to come."""
+    return event.stream, event.version
 
 
 def _cause_of(view: LedgerView, event: StoredEvent) -> StoredEvent | None:

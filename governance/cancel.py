@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from governance import lock
 from governance.decide import done, ending
 from governance.ledger import Append, Head, Ledger
 from governance.line import Line
@@ -39,10 +40,12 @@ def cancel(
     `by` is `client:NAME` or `operator:NAME`. Asking again changes nothing.
     """
     stream = invocation_stream(invocation_id)
-    while True:
-        with ledger.write([str(stream)]) as transaction:
-            head = transaction.heads([stream]).get(stream)
-            if head is None or client not in (None, head.client):
+    with ledger.read() as view:
+        found = view.heads([stream])
+    while stream in found:
+        with ledger.write(lock.of_line(found.values())) as transaction:
+            head = transaction.heads([stream])[stream]
+            if client not in (None, head.client):
                 return None
             if not head.is_open or head.cancel:
                 return Cancelled(head.phase, already_final=not head.is_open)
@@ -56,6 +59,7 @@ def cancel(
             assert after is not None
             pools = set() if after.is_open else line.advance(transaction, [head.stage_key])
             return Cancelled(after.phase, already_final=False, hints=tuple(line.release(transaction, pools)))
+    return None
 
 
 def _append(head: Head, by: str, reason: str) -> Append:

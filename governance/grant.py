@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from governance import lock
 from governance.decide import ACTOR, Clerk, Matter, done, ending
 from governance.docket import Docket, load_dockets
 from governance.gate import Case, Gate
@@ -53,19 +54,18 @@ class Grant:
         wanted = sorted(set(invocation_ids))
         if not wanted:
             return []
-        names = self._tool_names(wanted)
+        with self.ledger.read() as view:
+            dockets = load_dockets(view, wanted).values()
+        # What is read of them here was said once, with the request, and never changes.
+        names, keys = {docket.requested.tool for docket in dockets}, _keys(dockets)
         hints: list[Hint] | None = None
         while hints is None:
             epoch, known = self.toolbox.find_all(names)
-            hints = self._review(wanted, _World(epoch, known))
+            hints = self._review([docket.head.id for docket in dockets], keys, _World(epoch, known))
         return hints
 
-    def _tool_names(self, wanted: Sequence[str]) -> set[str]:
-        with self.ledger.read() as view:
-            return {docket.requested.tool for docket in load_dockets(view, wanted).values()}
-
-    def _review(self, wanted: Sequence[str], world: _World) -> list[Hint] | None:
-        with self.ledger.write([f"invocation:{identifier}" for identifier in wanted]) as transaction:
+    def _review(self, wanted: Sequence[str], keys: set[str], world: _World) -> list[Hint] | None:
+        with self.ledger.write(keys) as transaction:
             if transaction.epoch() != world.epoch:
                 return None
             dockets = load_dockets(transaction, wanted).values()
@@ -150,6 +150,12 @@ class Grant:
             approved=approved,
             contract_changed=known is not None and known.digest != requested.contract_digest,
         )
+
+
+def _keys(dockets: Iterable[Docket]) -> set[str]:
+    """Everything that these touch: themselves, their stages, and what is the same action."""
+    actions = {lock.of_action(docket.requested.action_digest) for docket in dockets}
+    return actions | lock.of_line(docket.head for docket in dockets)
 
 
 _JUDGED_AGAIN = frozenset((Phase.DECIDING.value, Phase.RETRY_WAIT.value))

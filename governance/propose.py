@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 
+from governance import lock
 from governance.decide import Clerk, Matter
 from governance.draft import Draft, deadline_us, draft, first_head
 from governance.gate import Case, Gate
@@ -83,14 +84,16 @@ class Propose:
 
 
 def _keys(drafts: Iterable[Draft]) -> set[str]:
-    """Everything that spans invocations and that these touch: sessions, stages, idempotency keys."""
+    """Everything that these touch: ids, sessions, stages, what is the same action, idempotency keys."""
     keys: set[str] = set()
     for ready in drafts:
         proposal = ready.proposal
-        keys.add(f"session:{proposal.tenant}/{proposal.session}")
-        keys.add(f"stage:{proposal.tenant}/{proposal.session}/{proposal.stage}")
+        keys.add(lock.of_invocation(proposal.id))
+        keys.add(lock.of_session(proposal.tenant, proposal.session))
+        keys.add(lock.of_stage(_stage_of(proposal)))
+        keys.add(lock.of_action(ready.requested.action_digest))
         if proposal.key is not None:
-            keys.add(f"key:{proposal.tenant}/{proposal.client}/{proposal.key}")
+            keys.add(lock.of_idempotency(proposal.tenant, proposal.client, proposal.key))
     return keys
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from governance import lock
 from governance.ledger import Append, Head, Ledger, LedgerTransaction, head_with
 from governance.line import Line
 from interlock.canonical import read_stored
@@ -71,11 +72,11 @@ def resolve(
     The end, the stage's next step and its release stand in one transaction. `by` is an operator's name.
     """
     stream = invocation_stream(invocation_id)
-    while True:
-        with ledger.write([str(stream)]) as transaction:
-            head = transaction.heads([stream]).get(stream)
-            if head is None:
-                return Reason(code="NOT_FOUND", sentence=f"there is no invocation {invocation_id}")
+    with ledger.read() as view:
+        found = view.heads([stream])
+    while stream in found:
+        with ledger.write(lock.of_line(found.values())) as transaction:
+            head = transaction.heads([stream])[stream]
             events = transaction.events([stream])[stream]
             settled = _settled(head, events, verdict) or _too_early(
                 transaction, head, events, verdict, is_dead
@@ -86,6 +87,7 @@ def resolve(
                 continue
             pools = line.advance(transaction, [head.stage_key])
             return Resolved(verdict.value, tuple(line.release(transaction, pools)))
+    return Reason(code="NOT_FOUND", sentence=f"there is no invocation {invocation_id}")
 
 
 def claim_facts(events: Sequence[StoredEvent], contract: Tool | None) -> ClaimFacts | None:

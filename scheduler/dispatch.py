@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from governance import lock
 from governance.ledger import Append, Due, Head, Ledger, LedgerTransaction, head_with
 from governance.line import Line, envelopes
 from interlock.decision import Reason
@@ -38,7 +39,7 @@ class Dispatch:
         """The hints to publish for queued invocations that are due; `queued_ids`: pool → ids in its queue."""
         if not waiting:
             return []
-        with self.ledger.write([str(head.stream) for _, head in waiting]) as transaction:
+        with self.ledger.write(lock.of_line(head for _, head in waiting)) as transaction:
             now = transaction.heads([head.stream for _, head in waiting])
             current = [(due, now[head.stream]) for due, head in waiting if now[head.stream] == head]
             queued = [(due, head) for due, head in current if head.phase == Phase.QUEUED.value]

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from governance import lock
 from governance.ledger import Append, Due, Head, Ledger, LedgerTransaction
 from governance.line import Line
 from interlock.decision import Reason
@@ -59,7 +60,7 @@ class Lost:
         """Settle running claims whose boot is dead, each only if it still stands as it was read."""
         if not claims:
             return []
-        with self.ledger.write([str(head.stream) for head in claims]) as transaction:
+        with self.ledger.write(lock.of_line(claims)) as transaction:
             hints = self._settle(transaction, claims)
             self.faults.reach("sweep.before_commit")
         self.faults.reach("sweep.after_commit")

@@ -188,7 +188,7 @@ class Sweep:
         """Look again later at rows that still are as they were read."""
         if not dues:
             return
-        with self.ledger.write() as transaction:
+        with self.ledger.write([str(due.stream) for due in dues]) as transaction:
             standing = transaction.due_of([due.stream for due in dues])
             for due in dues:
                 if standing.get(due.stream) == due:

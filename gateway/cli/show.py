@@ -59,7 +59,7 @@ def _document(story: Any) -> dict[str, Any]:
 
 def _line(event: Any) -> dict[str, Any]:
     return {
-        "seq": event.seq,
+        "seq": event.seq or None,
         "version": event.version,
         "type": event.type,
         "at": iso(event.at_us),
@@ -160,10 +160,10 @@ def _print_receipt(output: Output, sealed: dict[str, Any] | None) -> None:
 def _print_causes(output: Output, causes: list[dict[str, Any]]) -> None:
     output.text("because")
     for link in causes:
-        if link["seq"] is None:
+        if link["stream"] is None:
             output.text(visible(f"  {link['what']} {link['actor']}".rstrip()))
         else:
-            output.text(visible(f"  {link['seq']}  {link['what']} by {link['actor']}, {link['at']}"))
+            output.text(visible(f"  {link['seq'] or '-'}  {link['what']} by {link['actor']}, {link['at']}"))
 
 
 def _indented(text: str) -> str:

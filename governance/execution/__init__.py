@@ -339,7 +339,7 @@ class Execution:
     def note_mismatch(self, work: Work, found: PermitMismatch, worker: str) -> None:
         """Record a security event about a permit that no trusted key sealed; the invocation does not move."""
         note = mismatch_append(work, found, worker)
-        with self.ledger.write() as transaction:
+        with self.ledger.write([str(note.stream)]) as transaction:
             beside = transaction.events([note.stream]).get(note.stream, [])
             if all(event.payload != note.events[0].payload for event in beside):
                 transaction.append([note])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from governance import lock
 from governance.execution.work import Work
 from governance.ledger import Append, Due, Head, StageKey, head_with
 from interlock.decision import Reason
@@ -38,7 +39,7 @@ class Step:
 
 
 def keys_of(invocation_id: str, stage: StageKey) -> tuple[str, str]:
-    return (f"invocation:{invocation_id}", f"stage:{stage.tenant}/{stage.session}/{stage.stage}")
+    return (lock.of_invocation(invocation_id), lock.of_stage(stage))
 
 
 def written_event(kind: type[Word], payload: bytes, *, cause: str, actor: str) -> NewEvent:

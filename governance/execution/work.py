@@ -165,7 +165,7 @@ def _work(
         told_before=_told_before(head, events, requested) if is_other else (),
         permit_uses=_uses(events, digest),
         releases=_releases(events),
-        cause=f"event:{(granted or events[-1]).seq}",
+        cause=f"invocation:{head.id}@{(granted or events[-1]).version}",
     )
 
 
