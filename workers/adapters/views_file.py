@@ -37,6 +37,8 @@ from interlock.errors import OursToFixError, RetryLaterError
 FORMAT = 2
 """2: rows are keyed by tenant and session."""
 BUSY_TIMEOUT_SECONDS = 5.0
+LOG_PAGES = 4_000
+"""How long the log beside the file grows, 16 MiB, before it is moved into it."""
 _log = logging.getLogger(__name__)
 
 METADATA = MetaData()
@@ -101,6 +103,8 @@ def engine_of(path: Path, *, read_only: bool) -> Engine:
         if not read_only:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
+            # The pages of the indexes are written again by every batch, and moved into the file once.
+            connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
 
     return engine
 
