@@ -8,7 +8,6 @@ from __future__ import annotations
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 from gateway.reading import PAGE_EVENTS, Reading
 from interlock.event import StoredEvent
@@ -32,8 +31,7 @@ def _compared(reading: Reading, rebuilt: SqliteProjection) -> RebuildReport:
     if reading.projection is None:
         missing = tuple(behind(None, end))
         return RebuildReport(not missing, 0, 0, 0.0, 0, 0, missing, switched=False)
-    with reading.projection.frozen() as frozen:
-        live: Any = frozen  # of either store: both answer alike
+    with reading.projection.frozen() as live:
         checkpoint = live.checkpoint()
         seq = 0 if checkpoint is None else checkpoint.seq
         began = time.monotonic()

@@ -10,16 +10,17 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from interlock.canonical import sha256_hex
 from interlock.errors import AlreadyRunningError, RetryLaterError
 from interlock.event import StoredEvent
-from interlock.projection import EventReplayer, ToolProjector
+from interlock.projection import Checkpoint, EventReplayer, Projection, StoppedSession, ToolProjector
+from interlock.state import SessionName
 from interlock.workspace import DEFAULT_TENANT
-from workers.adapters.sqlite_projection import FILE_NAME, SqliteProjection, SqliteReading
+from workers.adapters.sqlite_projection import FILE_NAME, SqliteProjection
 from workers.project import EventSource
 
 DIFFERENCES_MAX = 100
@@ -28,6 +29,32 @@ PATIENCE_SECONDS = 2.0
 """How long a projector that follows may take to be where the ledger was."""
 WAIT_STEP_SECONDS = 0.02
 LOCK_NAME = "views.rebuild.lock"
+
+
+class FrozenViews(Protocol):
+    """Views that stand still, of either store."""
+
+    def checkpoint(self) -> Checkpoint | None: ...
+
+    def sessions(self) -> list[SessionName]: ...
+
+    def stopped(self) -> dict[SessionName, StoppedSession]: ...
+
+    def state_bytes(self, session: str, tenant: str = DEFAULT_TENANT) -> bytes: ...
+
+
+class LiveViews(Projection, Protocol):
+    """Views that another fold can be made beside."""
+
+    def frozen(self) -> AbstractContextManager[FrozenViews]: ...
+
+    def beside(self) -> LiveViews: ...
+
+    def make_live(self) -> bool: ...
+
+    def drop_dead(self) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class Difference(NamedTuple):
@@ -63,21 +90,23 @@ def rebuild(
     switch: bool = False,
     progress: Callable[[int, int], None] | None = None,
     patience_seconds: float | None = None,
+    live: LiveViews | None = None,
 ) -> RebuildReport:
     """Fold from zero into an epoch beside the live one; `progress` is told (events folded, events to fold).
 
+    `live` are the views, where they do not lie in the directory; they are closed at the end.
     With `patience_seconds` a projector follows: within them the views must reach where the ledger is now.
     Raises AlreadyRunningError while another rebuild works on the directory, RetryLaterError where ledger or
     views are away, or the projector began anew meanwhile.
     """
     with _only_one(directory):
-        live = SqliteProjection.open(directory / FILE_NAME)
+        views = live or SqliteProjection.open(directory / FILE_NAME)
         try:
-            live.drop_dead()  # what a killed rebuild left behind
-            return _Rebuild(ledger, live, progress, patience_seconds).run(switch)
+            views.drop_dead()  # what a killed rebuild left behind
+            return _Rebuild(ledger, views, progress, patience_seconds).run(switch)
         finally:
-            live.drop_dead()
-            live.close()
+            views.drop_dead()
+            views.close()
 
 
 class _Rebuild:
@@ -86,7 +115,7 @@ class _Rebuild:
     def __init__(
         self,
         ledger: EventSource,
-        live: SqliteProjection,
+        live: LiveViews,
         progress: Callable[[int, int], None] | None,
         patience_seconds: float | None,
     ) -> None:
@@ -143,7 +172,7 @@ class _Rebuild:
             return view.range(after_seq, limit)
 
     @staticmethod
-    def _frozen_seq(live: SqliteReading) -> int:
+    def _frozen_seq(live: FrozenViews) -> int:
         checkpoint = live.checkpoint()
         return 0 if checkpoint is None else checkpoint.seq
 
@@ -154,7 +183,7 @@ def end_of(ledger: EventSource) -> StoredEvent | None:
         return next(iter(view.range(view.last_seq() - 1, 1)), None) if view.last_seq() else None
 
 
-def behind(live: SqliteReading | None, end: StoredEvent | None) -> Iterator[Difference]:
+def behind(live: FrozenViews | None, end: StoredEvent | None) -> Iterator[Difference]:
     """The difference that a projection is which is missing, or ends before the ledger did."""
     checkpoint = None if live is None else live.checkpoint()
     if end is not None and (checkpoint is None or checkpoint.seq < end.seq):
@@ -162,7 +191,7 @@ def behind(live: SqliteReading | None, end: StoredEvent | None) -> Iterator[Diff
         yield Difference("", projected or "missing", f"{end.seq}:{end.hash}")
 
 
-def differences(live: SqliteReading, new: SqliteReading) -> Iterator[Difference]:
+def differences(live: FrozenViews, new: FrozenViews) -> Iterator[Difference]:
     """Where two views of one log differ: their checkpoints first, then session by session, byte for byte."""
     projected, rebuilt = _place(live), _place(new)
     if projected != rebuilt:
@@ -176,7 +205,7 @@ def differences(live: SqliteReading, new: SqliteReading) -> Iterator[Difference]
             yield Difference(session, sha256_hex(before), sha256_hex(after), tenant)
 
 
-def _place(reading: SqliteReading) -> str:
+def _place(reading: FrozenViews) -> str:
     checkpoint = reading.checkpoint()
     return "" if checkpoint is None else f"{checkpoint.seq}:{checkpoint.hash}"
 

@@ -90,6 +90,7 @@ def rebuild(
 def _rebuilt(directory: DataDirectory, switch: bool) -> dict[str, Any]:
     from gateway.reading import open_reading
     from gateway.refold import refold
+    from gateway.store import open_projection
     from gateway.wiring import broker_answers
     from workers.rebuild import PATIENCE_SECONDS
     from workers.rebuild import rebuild as fold_beside
@@ -102,6 +103,7 @@ def _rebuilt(directory: DataDirectory, switch: bool) -> dict[str, Any]:
                 directory.path,
                 switch=switch,
                 patience_seconds=PATIENCE_SECONDS if is_running else None,
+                live=open_projection(directory),
             )
         else:  # a stopped system's directory is left as it is
             report = refold(reading)

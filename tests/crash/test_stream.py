@@ -12,6 +12,7 @@ from redis.exceptions import ResponseError
 
 from interlock.adapters.redis_client import connect
 from interlock.stream import STREAM
+from tests.support.calling import Traffic
 from tests.support.crashing import hurt_system, settle
 from tests.support.idle import baseline, grown
 from tests.support.wait import until
@@ -26,13 +27,17 @@ def test_entries_that_are_missing_doubled_or_foreign_change_nothing(rng: random.
         closing(connect(system.directory.broker_client_url)) as client,
     ):
         for number in range(ROUNDS):
-            before = len(traffic.calls)
-            until(lambda before=before: len(traffic.calls) >= before + 5, 30, "further calls")  # type: ignore[misc]
+            more_calls(traffic, 5)
             disturb(client, rng)
             if number % 4 == 3:
                 client.delete(STREAM)
         assert settle(system, traffic) == []
         assert system.faulted_pids() == set()
+
+
+def more_calls(traffic: Traffic, count: int) -> None:
+    before = len(traffic.calls)
+    until(lambda: len(traffic.calls) >= before + count, 30, f"{count} further calls")
 
 
 def disturb(client: Redis, rng: random.Random) -> None:
