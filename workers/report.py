@@ -234,10 +234,11 @@ class Reporting:
             "permit_digest": item.work.permit_digest,
         }
         kind = (item.work.action.contract_digest, outcome.exit_code, outcome.sandbox)
-        masking = Masking({}, ())
-        receipt = self.forms.written(
-            kind, lambda: self._receipt(item, outcome, outcome.exit_code, outcome.output, masking), own
-        )
+
+        def first() -> Receipt:
+            return self._receipt(item, outcome, outcome.exit_code, outcome.output, Masking({}, ()))
+
+        receipt = self.forms.written(kind, first, own)
         return None if receipt is None else PlainDraft(item, receipt)
 
     def _draft(self, item: Prepared, outcome: port.Outcome) -> Draft:

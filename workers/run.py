@@ -107,6 +107,10 @@ class Watching:
         """Like `reason_to_end`, before anything began: then a pool that stops is a reason too."""
         return POOL_STOPPING if self._is_stopping() else self.reason_to_end(invocation_id)
 
+    def has_run(self, invocation_id: str) -> None:
+        """This one needs no look any more; an envelope on a busy machine takes many."""
+        self._nonces.pop(invocation_id, None)
+
     def _look(self) -> Mapping[str, str]:
         now_ns = self._boottime()
         if now_ns - self._seen_ns >= FRESH_NS:
@@ -147,7 +151,11 @@ class Running:
         if not all(item.is_batchable and runs_here(item.contract) for item in lot):
             seen_ns = None
         watching = Watching(self._execution, lot, self._is_stopping, self._boottime, self._must_end, seen_ns)
-        return [(item, self._guarded(item, watching, start_by_ns)) for item in lot]
+        ran: list[tuple[Prepared, Outcome]] = []
+        for item in lot:
+            ran.append((item, self._guarded(item, watching, start_by_ns)))
+            watching.has_run(item.invocation_id)
+        return ran
 
     def _guarded(self, item: Prepared, watching: Watching, start_by_ns: int) -> Outcome:
         try:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -215,3 +215,20 @@ def test_what_has_an_effect_is_looked_at_however_fresh_its_claim_is(
         "CLAIM_NOT_HELD"
     ]
     assert bench.supervisor.calls == []
+
+
+def test_only_what_has_not_run_yet_is_looked_at(bench: Workbench) -> None:
+    lot, start_by_ns = claimed(bench, 3)
+    looked: list[int] = []
+    execution = bench.execution
+
+    class Looking(type(execution)):  # type: ignore[misc]  # of whatever class the bench uses
+        def stop_reasons(self, claims: Mapping[str, str]) -> dict[str, str]:
+            looked.append(len(claims))
+            bench.boottime_ns += FRESH_NS
+            return execution.stop_reasons(claims)
+
+    values = {field.name: getattr(execution, field.name) for field in fields(execution)}
+    bench.running._execution = Looking(**values)
+    assert codes(bench.running.run(lot, start_by_ns)) == ["ran"] * 3
+    assert looked == [3, 3, 2, 2, 1, 1]
