@@ -123,7 +123,10 @@ class StreamProjector:
         self._settings = settings or ProjectSettings()
         self._projector = ToolProjector(projection, ledger.info.incarnation)
         self._hearing = _Hearing(stream, self._settings)
-        self._gathering = Gathering(linger_seconds=self._settings.linger_seconds, batch=self._settings.batch)
+        # Only what is full has more behind it for sure; half a batch is worth waiting for the other half.
+        self._gathering = Gathering(
+            linger_seconds=self._settings.linger_seconds, batch=2 * self._settings.batch
+        )
         self._verified: Checkpoint | None = None
         self._has_looked = self._knows_of_more = False
         self._state = ProjectorState.FOLLOWING
@@ -185,7 +188,7 @@ class StreamProjector:
         """Under load let the log grow while it does; what is there then needs no stream to tell of it."""
         now = time.monotonic()
         pause_seconds = self._gathering.pause_seconds(folded, now)
-        self._knows_of_more |= bool(pause_seconds) or folded >= self._settings.batch // 2
+        self._knows_of_more |= bool(pause_seconds)
         if not pause_seconds or self._verified is None:
             return
         seen, give_up_at = self._verified.seq, now + self._settings.gather_seconds
