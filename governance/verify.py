@@ -15,7 +15,7 @@ from governance.ledger import head_with
 from governance.verification.beside import RowCheck
 from governance.verification.control import EpochCheck
 from governance.verification.fact import Facts
-from governance.verification.fault import Fault, FaultCode, Faults
+from governance.verification.fault import FAULTS_MAX, Fault, FaultCode, Faults
 from governance.verification.grant import GrantCheck
 from governance.verification.head import with_contract
 from governance.verification.key import KeyBook, RingOf
@@ -122,6 +122,9 @@ def _read_log(records: LedgerRecords, book: KeyBook, anchors: Sequence[Path], fa
                 latest_us = max(latest_us, record.event.at_us)
         _check_heads_exist(records, page, faults)
     log.walk.end(issued_seq)
+    for event in records.unsequenced(FAULTS_MAX):
+        said = f"{event.stream} at version {event.version}: is no relay running?"
+        faults.add(None, FaultCode.ROW_UNNUMBERED, said)
     epoch.end(records.epoch())
     log.anchors.end(log.walk.last, book.verifier(KeyPurpose.ANCHOR, Purpose.ANCHOR))
     return log._replace(latest_us=latest_us)

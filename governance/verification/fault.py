@@ -21,6 +21,8 @@ class FaultCode(StrEnum):
     """A row at a number that is never given out."""
     TAIL_CUT = "TAIL_CUT"
     """The last numbers that were given out have no rows."""
+    ROW_UNNUMBERED = "ROW_UNNUMBERED"
+    """A row that has had no number for longer than numbering takes: no chain covers it."""
     PAYLOAD_CHANGED = "PAYLOAD_CHANGED"
     """A payload whose digest is not the one beside it."""
     INCARNATION = "INCARNATION"

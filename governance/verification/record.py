@@ -46,6 +46,10 @@ class LedgerRecords(Protocol):
         """Rows of the log by number, from the very first (None)."""
         ...
 
+    def unsequenced(self, limit: int) -> list[StoredEvent]:
+        """Events without a number for more than a minute; none where appending gives the number."""
+        ...
+
     def headless(self, streams: Collection[Stream]) -> set[Stream]:
         """Those of these streams that have no head."""
         ...

@@ -51,6 +51,10 @@ class SqliteRecords:
         rows = self._rows(sql, (_LOWEST if after is None else after, limit))
         return [EventRecord(row[0], _readable(row[:-1]), _hex(row[-1])) for row in rows]
 
+    def unsequenced(self, limit: int) -> list[StoredEvent]:  # noqa: ARG002 - the port's
+        """None: the appending transaction numbers its events."""
+        return []
+
     def headless(self, streams: Collection[Stream]) -> set[Stream]:
         with self._reading() as connection:
             return set(streams) - set(SqliteView(connection, 0).heads(streams))

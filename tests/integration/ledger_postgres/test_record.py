@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 
 from governance.adapters.postgres_ledger import PostgresLedger, PostgresSequencer
+from governance.verification.fault import FaultCode
+from interlock.clock import SECOND_US, ManualClock, SystemClock
 from interlock.event import invocation_stream
 from tests.integration.ledger_postgres.conftest import Plain
+from tests.support.installation import Installation, named
 from tests.support.ledger import a_head, an_append, write
 
 
@@ -18,6 +22,14 @@ def test_an_event_that_waits_too_long_for_its_number_is_found(ledger: PostgresLe
     assert [(event.stream_id, event.seq, event.hash) for event in waiting] == [("i-1", 0, "")]
     PostgresSequencer(ledger, "a").sequence()
     assert records.unsequenced(9, older_than_us=-1) == []
+
+
+def test_verify_names_what_has_had_no_number_for_minutes(ledger: PostgresLedger, postgres_url: str) -> None:
+    write(ledger, an_append("i-1"))
+    later = ManualClock(SystemClock().now_us() + 120 * SECOND_US)
+    with closing(PostgresLedger.open(postgres_url, later)) as seen_later:
+        report = Installation(seen_later, later).verify(seen_later.records())
+    assert (None, FaultCode.ROW_UNNUMBERED) in named(report)
 
 
 def test_acceptance_is_shown_as_the_number_of_the_request(ledger: PostgresLedger) -> None:

@@ -13,7 +13,8 @@ from governance.gate import Gate
 from governance.grant import _World
 from governance.keys import KeyPurpose
 from governance.ledger import KeyName, KeyOwner
-from governance.memory_ledger import InMemoryLedger, _State
+from governance.memory_ledger import InMemoryLedger
+from governance.memory_records import MemoryState
 from governance.principal import find_principal, principal_stream
 from governance.session import session_stream
 from governance.verification.fault import FaultCode
@@ -34,7 +35,7 @@ def court() -> Court:
     return court
 
 
-def state_of(court: Court) -> _State:
+def state_of(court: Court) -> MemoryState:
     """The rows themselves, as whoever owns the file has them in hand."""
     assert isinstance(court.ledger, InMemoryLedger)
     return court.ledger._state

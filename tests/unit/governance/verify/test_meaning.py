@@ -8,7 +8,8 @@ import pytest
 
 from governance.append import ANY_VERSION
 from governance.ledger import Append, Head
-from governance.memory_ledger import InMemoryLedger, InMemoryRecords
+from governance.memory_ledger import InMemoryLedger
+from governance.memory_records import InMemoryRecords
 from governance.verification.fault import FaultCode, Faults
 from governance.verification.record import StreamRecord
 from governance.verify import verify
