@@ -209,14 +209,25 @@ def _entries(folder: int, prefix: bytes, is_recursive: bool) -> Iterator[tuple[b
     with os.scandir(folder) as entries:
         for entry in entries:
             name = prefix + os.fsencode(entry.name)
-            status = entry.stat(follow_symlinks=False)
+            try:
+                status = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue  # gone since it was named, as the partial file of a write is
             yield name, status
             if is_recursive and stat.S_ISDIR(status.st_mode):
-                below = os.open(entry.name, _FOLDER, dir_fd=folder)
-                try:
-                    yield from _entries(below, name + b"/", True)
-                finally:
-                    os.close(below)
+                yield from _below(folder, entry.name, name + b"/")
+
+
+def _below(folder: int, entry: str, prefix: bytes) -> Iterator[tuple[bytes, os.stat_result]]:
+    """What one folder of another holds; nothing where it is gone by now."""
+    try:
+        below = os.open(entry, _FOLDER, dir_fd=folder)
+    except FileNotFoundError:
+        return
+    try:
+        yield from _entries(below, prefix, True)
+    finally:
+        os.close(below)
 
 
 def _bounded(entries: Iterator[Any], limit: int) -> Iterator[Any]:

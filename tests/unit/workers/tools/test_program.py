@@ -151,6 +151,29 @@ def test_names_that_do_not_fit_into_an_answer_are_left_out(
     assert (len(listed["entries"]), listed["truncated"]) == (2, True)
 
 
+def test_what_goes_while_a_folder_is_listed_is_left_out(tmp_path: Path) -> None:
+    """The partial file of a write beside it, say."""
+    for name in ("a", "b", "c"):
+        (tmp_path / name).write_text(name)
+    folder = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
+    entries = program._entries(folder, b"", False)
+    first, _ = next(entries)
+    for path in tmp_path.iterdir():
+        path.unlink()
+    assert [first, *(name for name, _ in entries)] == [first]
+    os.close(folder)
+
+
+def test_a_folder_that_goes_before_it_is_opened_is_empty(tmp_path: Path) -> None:
+    (tmp_path / "below").mkdir()
+    folder = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
+    entries = program._entries(folder, b"", True)
+    assert next(entries)[0] == b"below"
+    (tmp_path / "below").rmdir()
+    assert [*entries] == []
+    os.close(folder)
+
+
 def test_a_deep_path_uses_few_descriptors(ask: Callable[..., dict[str, Any]]) -> None:
     before = len(os.listdir("/proc/self/fd"))
     assert "output" in ask("fs.write", path="/".join("a" * 500), content="x", make_folders=True)
