@@ -10,8 +10,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from governance.again import TRIES_MAX
 from governance.intake import IntakeQueue, TakenBatch
-from interlock.errors import RetryLaterError
+from interlock.errors import CommitUnknownError, RetryLaterError
 from interlock.gather import Gathering
 from interlock.stopping import Stopping
 
@@ -30,7 +31,7 @@ class Follow:
 
     intake: IntakeQueue
     handle: Callable[[TakenBatch], object]
-    """Sees a batch through to its removal; a RetryLaterError has it handled again."""
+    """Sees a batch through to its removal; what is to be tried later, or unknown, is handled again."""
     batch_max: int
     poll_seconds: float
     is_dead: Callable[[str], bool]
@@ -40,10 +41,16 @@ class Follow:
 
     def run(self, stopping: Stopping) -> None:
         """Follow until stopped."""
+        losses = 0
         while not stopping.is_set():
             try:
                 self._step(stopping)
-            except RetryLaterError as error:
+                losses = 0
+            except (RetryLaterError, CommitUnknownError) as error:
+                # Whoever handles the batch again finds out what of it the ledger has.
+                losses += 1
+                if error.data.get("at_once") and losses % TRIES_MAX:
+                    continue  # it lost to a transaction that is done by now
                 logger.warning("%s; waiting", error)
                 stopping.wait(PAUSE_SECONDS)
 

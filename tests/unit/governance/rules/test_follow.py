@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from governance.follow import BUSY_ITEMS, GATHERED, Follow
+import pytest
+
+from governance.again import TRIES_MAX
+from governance.follow import BUSY_ITEMS, GATHERED, PAUSE_SECONDS, Follow
 from governance.intake import InMemoryBroker, InMemoryIntake, TakenBatch
+from interlock.errors import CommitUnknownError, InterlockError, LedgerUnavailableError
 
 QUEUE = "interlock.propose"
 
@@ -84,3 +88,40 @@ def test_what_the_dead_left_is_not_gathered() -> None:
     Follow(intake, handle, 512, 0.0, lambda boot: boot == "dead").run(stop)
     assert handled == [1] * 4 * BUSY_ITEMS
     assert stop.waits == []
+
+
+def lost_to_another() -> LedgerUnavailableError:
+    error = LedgerUnavailableError("40P01: deadlock detected")
+    error.data["at_once"] = True
+    return error
+
+
+@pytest.mark.parametrize(
+    ("failures", "waits_wanted"),
+    [
+        pytest.param([CommitUnknownError("the answer was lost")], [PAUSE_SECONDS], id="unknown"),
+        pytest.param([LedgerUnavailableError("away")], [PAUSE_SECONDS], id="away"),
+        pytest.param([lost_to_another()], [], id="lost to another"),
+        pytest.param([lost_to_another()] * TRIES_MAX, [PAUSE_SECONDS], id="lost again and again"),
+    ],
+)
+def test_a_batch_that_could_not_be_handled_is_kept_and_handled_again(
+    failures: list[InterlockError], waits_wanted: list[float]
+) -> None:
+    broker = InMemoryBroker()
+    broker.put(QUEUE, b"one")
+    intake = InMemoryIntake(broker, boot="one", queues=[QUEUE])
+    left, names = [*failures], []
+
+    def handle(batch: TakenBatch) -> None:
+        names.append(batch.name)
+        if left:
+            raise left.pop()
+        intake.done(batch)
+
+    stop = CountingStop(looks_left=len(failures) + 1)
+    Follow(intake, handle, 512, 0.0, lambda _boot: False).run(stop)
+    assert len(names) == len(failures) + 1
+    assert len(set(names)) == 1
+    assert stop.waits == waits_wanted
+    assert broker.kept == {}
