@@ -16,12 +16,12 @@ from threading import Event
 from typing import NamedTuple, Protocol
 
 from governance.ledger import LedgerInfo
-from interlock.errors import BrokerUnavailableError, LedgerUnavailableError
+from interlock.errors import BrokerUnavailableError, LedgerFencedError, LedgerUnavailableError
 from interlock.event import StoredEvent
 from interlock.fault import FaultPoints, NoFaults
 from interlock.gather import Gathering
 from interlock.hint import Waker
-from interlock.stream import WINDOW_BYTES, EventStream, StreamTail, entry_of, tail_at
+from interlock.stream import EMPTY, WINDOW_BYTES, EventStream, StreamTail, entry_of, tail_at
 
 ROLE = "relay"
 _log = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class RelayState(StrEnum):
 
 
 class Fence(NamedTuple):
-    """Why the ledger must not be written: what the stream knows and the ledger does not."""
+    """Why the ledger must not be written: what somebody else knows and the ledger does not."""
 
     tail: StreamTail
     last_seq: int
@@ -257,6 +257,10 @@ class Relay:
             return self._sequencer.sequence()
         except LedgerUnavailableError as error:
             self._wait_for(RelayState.WAITING_FOR_LEDGER, error)
+            return False
+        except LedgerFencedError as error:
+            known = self._position or EMPTY
+            self._raise_fence(Fence(known, known.seq, error.message))
             return False
 
     def _wait_for(self, state: RelayState, error: Exception) -> int:

@@ -8,6 +8,7 @@ import pytest
 
 from governance.memory_ledger import InMemoryLedger
 from interlock.clock import ManualClock
+from interlock.errors import LedgerFencedError
 from interlock.fault import Fault, InjectedFaultError, PlannedFaults
 from interlock.memory_stream import InMemoryEventStream, ManualWaker
 from interlock.stream import EMPTY, StreamTail
@@ -262,6 +263,20 @@ def test_a_sequencer_that_has_more_is_asked_again_at_once(
     relay = _relay(shown, stream, sequencer=_Horizon(), settings=RelaySettings(poll_seconds=60))
     relay.run(_Stopped(20))
     assert _seqs(stream) == list(range(1, 21))
+
+
+def test_a_log_of_a_later_life_of_the_cluster_ends_the_relay_fenced(
+    ledger: InMemoryLedger, stream: InMemoryEventStream
+) -> None:
+    class _Restored:
+        def sequence(self) -> bool:
+            raise LedgerFencedError("it was restored from a dump")
+
+    relay = _relay(ledger, stream, sequencer=_Restored(), settings=QUICK)
+    assert relay.run(_Stopped(5)) is RelayState.FENCED
+    assert relay.fence is not None
+    assert relay.fence.reason == "it was restored from a dump"
+    assert _seqs(stream) == []
 
 
 def test_the_position_of_a_restarted_stream_is_a_number_only() -> None:
