@@ -59,7 +59,7 @@ def parse_json(raw: bytes | str, *, depth_max: int = DEPTH_MAX, size_bytes_max: 
     return value
 
 
-def _quickly_read(raw: bytes, depth_max: int) -> JsonObject | list[Json] | None:
+def _quickly_read(raw: bytes, depth_max: int) -> Json:
     """The value where orjson provably reads what the exact reader does; None leaves it to that one.
 
     Without a backslash every quotation mark begins or ends a string, so the marks tell how many strings and
@@ -69,13 +69,12 @@ def _quickly_read(raw: bytes, depth_max: int) -> JsonObject | list[Json] | None:
     if b"\\" in raw or raw.count(b"[") + raw.count(b"{") > depth_max:
         return None
     try:
-        value = orjson.loads(raw)
+        value: Json = orjson.loads(raw)
     except orjson.JSONDecodeError:
         return None
     if type(value) not in _CONTAINERS or 2 * _plain_strings(value) != raw.count(b'"'):
         return None
-    read: JsonObject | list[Json] = value
-    return read
+    return value
 
 
 def _plain_strings(value: Any) -> int:
@@ -262,7 +261,7 @@ def canonical(value: Json | FrozenJson) -> bytes:
 
 def quickly_written(value: Json | FrozenJson, depth_max: int) -> bytes | None:
     """The canonical bytes of any value, where orjson provably writes them; None leaves it to `canonical`."""
-    return plainly_written(value, _unproxied) if _orjson_is_canonical(value, depth_max) else None
+    return plainly_written(value, MappingProxyType.copy) if _orjson_is_canonical(value, depth_max) else None
 
 
 def plainly_written(value: Any, default: Callable[[Any], Any] | None = None) -> bytes | None:
@@ -282,12 +281,6 @@ def plainly_written(value: Any, default: Callable[[Any], Any] | None = None) -> 
 Fragment = orjson.Fragment
 """Canonical bytes that stand for their value within a larger one."""
 _PLAIN = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER
-
-
-def _unproxied(value: Any) -> Any:
-    if type(value) is MappingProxyType:
-        return value.copy()
-    raise TypeError
 
 
 def _orjson_is_canonical(value: Any, depth: int) -> bool:
