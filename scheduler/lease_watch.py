@@ -16,6 +16,9 @@ LOOKS_MIN = 4
 BEATS_MIN = 2
 """How many beats of a living boot must have had their chance after its lease, in a store that took writes."""
 
+FORGOTTEN_NS = 3_600_000_000_000
+"""After so long a silence nobody waits for a boot whose lock cannot be tried."""
+
 LockProbe = Callable[[Boot], bool | None]
 """Whether a boot's file lock is free; None where that cannot be known (another host)."""
 
@@ -52,6 +55,16 @@ class LeaseWatch:
     def is_gone(self, boot: Boot) -> bool:
         """Whether the process is known to be gone, and not only silent: it will never beat again."""
         return bool(self._lock_is_free(boot))
+
+    def is_over(self, boot: Boot) -> bool:
+        """Whether nobody need look at it again: it is gone, or lost and silent for an hour on another host.
+
+        One that beats after that is looked at anew, by its beat.
+        """
+        is_free, watch = self._lock_is_free(boot), self._seen.get(boot.boot_id)
+        if is_free is not None:
+            return is_free
+        return watch is not None and watch.is_lost and watch.still_ns >= FORGOTTEN_NS
 
     def prove(self, boottime_ns: int) -> None:
         """The store took a write of this sweeper's at this moment."""

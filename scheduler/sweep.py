@@ -97,7 +97,7 @@ class Sweep:
             raise
         dead = self._dead(boots)
         self._publish(self.lost.settle(self._lost_claims(boots, dead)))
-        self._forget([boot for boot in boots if boot.boot_id in dead and self.watch.is_gone(boot)])
+        self._forget([boot for boot in boots if boot.boot_id in dead and self.watch.is_over(boot)])
         if self.looks.far.is_due(self.settings.look_again_ms):
             self._pull_in()
         by_kind: dict[str, list[Due]] = defaultdict(list)
@@ -120,7 +120,8 @@ class Sweep:
         if gone:
             logger.warning("gone without a word: %s", ", ".join(f"{boot.role} ({boot.pid})" for boot in gone))
             with self.ledger.write() as transaction:
-                for boot in gone:
+                # One that beats again after all comes back by that, and is not stopped over it.
+                for boot in set(gone) & set(transaction.boots()):
                     transaction.beat(boot._replace(stopped=True))
 
     def _prove_writable(self) -> None:

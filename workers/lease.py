@@ -13,6 +13,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from governance.ledger import Boot
@@ -44,16 +45,37 @@ def is_boot_alive(boots: Path, boot_id: str) -> bool:
     return False
 
 
+def clear(boots: Path) -> None:
+    """Remove the locks of the dead of this host: a lock that is missing says the same as one that is free."""
+    for path in boots.glob("*.lock"):
+        with suppress(OSError), open(path, "rb") as file:
+            # Shared, as whoever looks: none of them takes another for the owner.
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            path.unlink()
+
+
+def _own_lock(boots: Path) -> tuple[str, int]:
+    """A new boot id and its lock, held."""
+    while True:
+        boot_id = new_id()
+        path = lock_path(boots, boot_id)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        # Between the two it looked like a dead one's, and somebody may have cleared it away.
+        if path.exists():
+            return boot_id, descriptor
+        os.close(descriptor)
+
+
 class Lease:
     """One boot. Made in the main thread before anything is forked; `begin` starts the beat."""
 
     def __init__(self, boots: Path, role: str) -> None:
         boots.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.boot_id = new_id()
+        clear(boots)
+        self.boot_id, self.lock_fd = _own_lock(boots)
         self._path = lock_path(boots, self.boot_id)
         self._role = role
-        self.lock_fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self.lock_fd, fcntl.LOCK_EX)
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
         self._boot: Boot | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from governance.ledger import Boot
-from scheduler.lease_watch import LeaseWatch
+from scheduler.lease_watch import FORGOTTEN_NS, LeaseWatch
 
 SECOND_NS = 1_000_000_000
 LEASE_MS, BEAT_MS = 3_000, 500
@@ -72,3 +72,19 @@ def test_a_failed_reading_starts_the_watch_anew() -> None:
         looked(watch, 1, second)
     watch.start_anew()
     assert [looked(watch, 1, second) for second in (5, 6)] == [set(), set()]
+
+
+def test_a_boot_of_another_host_is_over_after_an_hour_of_silence_and_anew_when_it_beats() -> None:
+    watch, hour = LeaseWatch(LEASE_MS, BEAT_MS, lambda _: None), FORGOTTEN_NS // SECOND_NS
+    over_at = next(second for second in range(2 * hour) if looked(watch, 1, second) and watch.is_over(boot()))
+    assert hour <= over_at <= hour + 5
+    assert looked(watch, 2, over_at + 1) == set()
+    assert not watch.is_over(boot(2))
+
+
+def test_a_boot_whose_lock_is_held_is_never_over_and_one_whose_lock_is_free_is_at_once() -> None:
+    held = LeaseWatch(LEASE_MS, BEAT_MS, lambda _: False)
+    assert not any(
+        looked(held, 1, second) and held.is_over(boot()) for second in range(2 * FORGOTTEN_NS // SECOND_NS)
+    )
+    assert LeaseWatch(LEASE_MS, BEAT_MS, lambda _: True).is_over(boot())

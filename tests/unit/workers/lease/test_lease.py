@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 from governance.ledger import Boot
 from interlock.errors import LedgerUnavailableError
 from tests.support.wait import until
-from workers.lease import Lease, is_boot_alive, lock_path
+from workers.lease import Lease, clear, is_boot_alive, lock_path
 
 
 class Beats:
@@ -65,3 +66,34 @@ def test_a_boot_lives_as_long_as_any_process_holds_its_lock(tmp_path: Path) -> N
     os.close(held_by_a_child)
     assert not is_boot_alive(tmp_path, lease.boot_id)
     assert not is_boot_alive(tmp_path, "never-was")
+
+
+def test_a_start_clears_the_locks_of_the_dead_and_no_living_ones(tmp_path: Path) -> None:
+    living, dead = Lease(tmp_path, "pool.pure"), Lease(tmp_path, "pool.fs")
+    held_by_a_child = os.dup(living.lock_fd)
+    os.close(living.lock_fd)
+    os.close(dead.lock_fd)
+    new = Lease(tmp_path, "pool.fs")
+    assert {path.stem for path in tmp_path.iterdir()} == {living.boot_id, new.boot_id}
+    assert is_boot_alive(tmp_path, living.boot_id)
+    assert not is_boot_alive(tmp_path, dead.boot_id), "as it was before"
+    os.close(held_by_a_child)
+    new.end()
+
+
+def test_no_start_is_cleared_away_by_another_one(tmp_path: Path) -> None:
+    """A lock that is made and not held yet looks like a dead one's."""
+    is_over = threading.Event()
+
+    def keep_clearing() -> None:
+        while not is_over.is_set():
+            clear(tmp_path)
+
+    clearing = threading.Thread(target=keep_clearing)
+    clearing.start()
+    leases = [Lease(tmp_path, "pool.pure") for _ in range(300)]
+    is_over.set()
+    clearing.join()
+    assert all(is_boot_alive(tmp_path, lease.boot_id) for lease in leases)
+    for lease in leases:
+        lease.end()
