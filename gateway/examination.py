@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import stat
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -178,14 +177,10 @@ def judge_settings(settings: Mapping[str, str]) -> Check:
 
 def check_claimers(view: LedgerView, directory: DataDirectory) -> Check:
     """Boots that never said that they ended, and whether their processes live."""
-    from workers.lease import is_boot_alive
+    from gateway.claimant import lock_probe
 
-    boots, here = view.boots(), socket.gethostname()
-    dead = [
-        boot
-        for boot in boots  # of another host only its counter says whether it lives
-        if boot.host.partition(":")[0] == here and not is_boot_alive(directory.boots, boot.boot_id)
-    ]
+    boots, lock_is_free = view.boots(), lock_probe(directory)
+    dead = [boot for boot in boots if lock_is_free(boot)]
     names = ", ".join(sorted(boot.role for boot in boots if boot not in dead))
     if dead:
         gone = ", ".join(f"{boot.role} ({boot.pid})" for boot in dead)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 
+from gateway.claimant import lock_probe
 from gateway.embedded.directory import DataDirectory
 from gateway.embedded.ledger_note import note_server
 from gateway.embedded.role import RoleContext
@@ -29,7 +30,7 @@ from governance.governor import Governor
 from governance.grant import Grant
 from governance.installation import POLICY, install
 from governance.keys import KeyPurpose
-from governance.ledger import Boot, Ledger
+from governance.ledger import Ledger
 from governance.line import Line
 from governance.propose import Propose
 from governance.sensitive import opened_arguments
@@ -180,19 +181,11 @@ def run_scheduler(context: RoleContext, parts: Parts) -> int:
 def sweep_of(parts: Parts, ledger: Ledger, publisher: CeleryHintPublisher) -> Sweep:
     """The sweep over one ledger."""
     line = Line(parts.settings)
-
-    here = socket.gethostname()
-
-    def lock_is_free(boot: Boot) -> bool | None:
-        if boot.host.partition(":")[0] != here:
-            return None  # its lock lies elsewhere: only its counter says whether it lives
-        return not is_boot_alive(parts.directory.boots, boot.boot_id)
-
     return Sweep(
         ledger,
         Dispatch(ledger, line, parts.settings),
         Lost(ledger, line, parts.settings, parts.faults),
-        LeaseWatch(parts.settings.lease_ms, parts.settings.beat_ms, lock_is_free),
+        LeaseWatch(parts.settings.lease_ms, parts.settings.beat_ms, lock_probe(parts.directory)),
         publisher,
         publisher.queued_ids,
         RequestQueue.at(parts.directory.broker_client_url).review,

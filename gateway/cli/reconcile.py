@@ -85,6 +85,7 @@ def resolve(
     output = standard_output(as_json)
     directory = enter_running(data)
     require_owner(directory)
+    from gateway.claimant import life_probe
     from gateway.reading import open_for_writing
     from gateway.wiring import publish_hints, wake_relay
     from governance.line import Line
@@ -92,13 +93,14 @@ def resolve(
     from governance.reconcile import Resolved, Verdict
     from governance.reconcile import resolve as record
     from interlock.settings import settings_from
-    from workers.lease import is_boot_alive
 
     try:
         line = Line(settings_from(os.environ))
     except ValueError as error:
         raise GiveUpError("CONFIG_INVALID", str(error)) from error
     with open_for_writing(directory) as ledger:
+        with ledger.read() as view:
+            may_live = life_probe(directory, view)
         done = record(
             ledger,
             line,
@@ -106,7 +108,7 @@ def resolve(
             Verdict(verdict.value),
             by=LOCAL_OPERATOR,
             reason=reason,
-            is_dead=lambda boot: not is_boot_alive(directory.boots, boot),
+            is_dead=lambda boot: not may_live(boot),
         )
     if not isinstance(done, Resolved):
         raise InterlockError(done.code, visible(done.sentence)[:300])
@@ -123,12 +125,12 @@ def resolve(
 
 
 def _document(directory: DataDirectory, view: LedgerView, invocation_id: str) -> dict[str, Any]:
+    from gateway.claimant import life_probe
     from gateway.story import arguments, tell
     from governance.reconcile import claim_facts
     from interlock.canonical import read_stored
     from interlock.contract import Tool
     from interlock.event import invocation_stream
-    from workers.lease import is_boot_alive
 
     story = tell(view, invocation_id)
     if story is None:
@@ -138,7 +140,7 @@ def _document(directory: DataDirectory, view: LedgerView, invocation_id: str) ->
     bodies = view.contracts([head.contract_digest])
     contract = Tool.model_validate(read_stored(bodies[head.contract_digest])) if bodies else None
     facts = claim_facts(story.events, contract)
-    alive = facts is not None and is_boot_alive(directory.boots, facts.boot)
+    alive = facts is not None and life_probe(directory, view)(facts.boot)
     behind = view.stage_lines([head.stage_key], limit=BEHIND_MAX).get(head.stage_key, [])
     is_unknown = record.phase == "reconciliation_required"
     wait_us = 0 if facts is None or not alive else max(0, facts.over_us - view.now_us)
