@@ -51,7 +51,7 @@ from scheduler.relay import Relay, fence_of
 from scheduler.sweep import Sweep
 from workers.lease import Lease, is_boot_alive
 from workers.pool import Parts as PoolParts
-from workers.pool import Place, PoolProcess
+from workers.pool import Place, PoolProcess, Stop
 from workers.project import ProjectSettings, StreamProjector
 
 logger = logging.getLogger("interlock")
@@ -211,20 +211,28 @@ def run_projector(context: RoleContext, parts: Parts) -> int:
 
 def run_pool_role(context: RoleContext, parts: Parts, pool: Pool, environment: Mapping[str, str]) -> int:
     """Executes what one pool is for."""
-    process = PoolProcess(
+    # Made before Celery is imported: nothing of it, nor of a store, is in the spawner.
+    process = pool_process(parts, pool, environment, tell_ready=context.ready, stop=context.stopping)
+    from workers.adapters.celery_pool import make_app, serve_pool
+
+    app = make_app(parts.directory.broker_url, lambda _name: process)
+    return serve_pool(app, pool.value, f"interlock-{context.name}@{socket.gethostname()}")
+
+
+def pool_process(
+    parts: Parts, pool: Pool, environment: Mapping[str, str], *, tell_ready: Callable[[], None], stop: Stop
+) -> PoolProcess:
+    """One pool process, not begun. In the main thread, before any other is started."""
+    return PoolProcess(
         pool.value,
         Place(parts.directory.path),
         parts.settings,
         environment,
         partial(pool_parts, parts),
-        tell_ready=context.ready,
-        stop=context.stopping,
+        tell_ready=tell_ready,
+        stop=stop,
         stop_worker=_stop_worker,
     )
-    from workers.adapters.celery_pool import make_app, serve_pool
-
-    app = make_app(parts.directory.broker_url, lambda _name: process)
-    return serve_pool(app, pool.value, f"interlock-{context.name}@{socket.gethostname()}")
 
 
 def pool_parts(parts: Parts) -> PoolParts:

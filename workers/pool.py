@@ -1,7 +1,7 @@
 """One pool process, composed: what it is made of, in which order it is made, and how it ends.
 
 The order matters: boot lock, sandbox proof and spawner come before any thread, any store and Celery. Decides
-nothing itself. The composition root of `run pool NAME`, of `up`, and of Celery's own command line.
+nothing itself, and chooses no store: what it is connected to is handed in.
 """
 
 from __future__ import annotations
@@ -18,25 +18,17 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from governance.adapters.aes_sealer import AesSealer
-from governance.adapters.sqlite_ledger import SqliteLedger
 from governance.catalogue import builtin_tools
 from governance.contract_store import ContractStore
 from governance.execution import Claimant, Execution, Unseal
-from governance.keys import KeyPurpose, read_key, read_public
 from governance.ledger import Ledger
 from governance.line import Line
-from governance.sensitive import opened_arguments
-from interlock.adapters.celery_hints import CeleryHintPublisher
-from interlock.adapters.ed25519 import Ed25519KeyRing, Ed25519Signer, kid_of
-from interlock.adapters.redis_client import connect
-from interlock.adapters.redis_waker import RedisWaker
-from interlock.clock import Clock, SystemClock, clock_from
-from interlock.fault import FaultPoints, faults_from
+from interlock.clock import Clock
+from interlock.fault import FaultPoints
 from interlock.hint import HintPublisher, Waker
 from interlock.receipt import SandboxReport
-from interlock.seal import Purpose, SealVerifier, Signer
-from interlock.settings import Settings, settings_from
+from interlock.seal import SealVerifier, Signer
+from interlock.settings import Settings
 from interlock.tier import Pool
 from workers.adapters.tenacity_insist import TenacityInsist
 from workers.claim import Claiming, Drops
@@ -97,14 +89,6 @@ class Place:
     """Where a pool of the embedded system finds what it needs, below the data directory."""
 
     data: Path
-
-    @property
-    def ledger(self) -> Path:
-        return self.data / "ledger.db"
-
-    @property
-    def keys(self) -> Path:
-        return self.data / "keys"
 
     @property
     def boots(self) -> Path:
@@ -303,24 +287,6 @@ def has_ended(pidfd: int) -> bool:
     return bool(poller.poll(0))
 
 
-def embedded_parts(place: Place, broker_url: str, environment: Mapping[str, str]) -> Parts:
-    """What a pool of the embedded system is connected to: SQLite, the broker, the installation's keys."""
-    clock = clock_from(environment)
-    faults = faults_from(environment)
-    public = read_public(place.keys)[KeyPurpose.GOVERNANCE]
-    sealer = AesSealer(read_key(place.keys, KeyPurpose.SEALING))
-    return Parts(
-        ledger=SqliteLedger.open(place.ledger, SystemClock(), faults=faults),
-        publisher=CeleryHintPublisher(broker_url),
-        waker=RedisWaker(connect(broker_url), connect(broker_url, blocking=True)),
-        signer=Ed25519Signer.from_bytes(read_key(place.keys, KeyPurpose.POOL)),
-        verifier=SealVerifier(Ed25519KeyRing({kid_of(public): public}), Purpose.PERMIT),
-        unseal=lambda stored, pointers, identifier: opened_arguments(stored, pointers, sealer, identifier),
-        clock=clock,
-        faults=faults,
-    )
-
-
 def egress_from(environment: Mapping[str, str]) -> tuple[EgressEntry, ...]:
     """What `INTERLOCK_EGRESS` lists: `host:port`, or `host:port@network+network` for addresses that are not
     public, separated by commas. Raises ValueError."""
@@ -334,56 +300,3 @@ def _egress_entry(item: str) -> EgressEntry:
     if not host or not port.isdecimal():
         raise ValueError(f"INTERLOCK_EGRESS: {item!r} is no host:port")
     return EgressEntry(host, int(port), tuple(part for part in networks.split("+") if part))
-
-
-def run_pool(
-    data: Path,
-    pool: str,
-    broker_url: str,
-    environment: Mapping[str, str],
-    *,
-    ready: Callable[[], None],
-    stop: Stop,
-    settings: Settings | None = None,
-) -> int:
-    """Be one pool of the embedded system until SIGTERM or `stop`; the exit status.
-
-    Call it in the main thread of a process that has dropped its privileges and started no thread.
-    """
-    # Made before Celery is imported: nothing of it, nor of a store, is in the spawner.
-    process = open_pool(data, pool, broker_url, environment, settings, ready=ready, stop=stop)
-    from workers.adapters.celery_pool import make_app, serve_pool
-
-    app = make_app(broker_url, lambda _name: process)
-    return serve_pool(app, pool, f"interlock-{pool}@{socket.gethostname()}")
-
-
-def open_pool(
-    data: Path,
-    pool: str,
-    broker_url: str,
-    environment: Mapping[str, str],
-    settings: Settings | None = None,
-    *,
-    ready: Callable[[], None] = lambda: None,
-    stop: Stop | None = None,
-) -> PoolProcess:
-    """A pool process of the embedded system, not begun. In the main thread, before any other is started."""
-    place = Place(data)
-    return PoolProcess(
-        Pool(pool).value,
-        place,
-        settings or settings_from(environment),
-        environment,
-        partial(embedded_parts, place, broker_url, environment),
-        tell_ready=ready,
-        stop=stop or PlainStop(),
-        stop_worker=_stop_worker,
-    )
-
-
-def _stop_worker() -> None:
-    # Celery is there by the time anything stops, and must not be before the spawner is.
-    from workers.adapters.celery_pool import stop_worker
-
-    stop_worker()

@@ -11,13 +11,13 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 
 from gateway.embedded.directory import DataDirectory
-from governance.adapters.sqlite_ledger import SqliteLedger
+from gateway.store import open_ledger
 from governance.docket import load_dockets
+from governance.ledger import Ledger
 from interlock.adapters.ed25519 import Ed25519Signer
 from interlock.adapters.request_queue import RequestQueue
 from interlock.approval import ApprovalSnapshot, Vote
 from interlock.canonical import digest_of
-from interlock.clock import SystemClock
 from interlock.event import StreamKind
 from interlock.phase import Phase
 from interlock.stopping import Stopping
@@ -50,7 +50,7 @@ def answer(snapshot: ApprovalSnapshot, signer: Ed25519Signer) -> Vote:
     return vote.model_copy(update={"signature": signer.sign(vote.signed_bytes()).hex()})
 
 
-def parked(ledger: SqliteLedger, session: str) -> Iterator[ApprovalSnapshot]:
+def parked(ledger: Ledger, session: str) -> Iterator[ApprovalSnapshot]:
     """The snapshots of one session that wait for an answer."""
     with ledger.read() as view:
         kind, phase = StreamKind.INVOCATION.value, Phase.AWAITING_APPROVAL.value
@@ -63,7 +63,7 @@ def parked(ledger: SqliteLedger, session: str) -> Iterator[ApprovalSnapshot]:
 
 def serve(directory: DataDirectory, session: str, signer: Ed25519Signer, stopping: Stopping) -> None:
     """Answer whatever is parked in one session until stopped; what it may leave to a person it leaves."""
-    ledger = SqliteLedger.open(directory.ledger, SystemClock(), read_only=True)
+    ledger = open_ledger(directory, read_only=True)
     answered: set[str] = set()
     requests = RequestQueue.at(directory.broker_client_url)
     try:

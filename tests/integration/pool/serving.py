@@ -1,26 +1,33 @@
-"""A pool process for tests: `python -m tests.integration.pool.serving DATA POOL BROKER_URL`."""
+"""A pool process for tests: `python -m tests.integration.pool.serving DATA POOL`."""
 
 from __future__ import annotations
 
 import logging
 import os
 import sys
-from pathlib import Path
 
-from workers.pool import PlainStop, run_pool
+from gateway.embedded.directory import DataDirectory
+from gateway.parts import Parts
+from gateway.roles import pool_process
+from interlock.tier import Pool
+from workers.pool import PlainStop
 
 
-def main(data: str, pool: str, broker_url: str) -> int:
+def main(data: str, pool: str) -> int:
     """Be the pool; READY is said on standard output."""
     logging.basicConfig(level=logging.INFO)
-    return run_pool(
-        Path(data),
-        pool,
-        broker_url,
-        dict(os.environ),
-        ready=lambda: print("READY", flush=True),
+    parts = Parts.of(DataDirectory.at(data, os.environ), os.environ)
+    process = pool_process(
+        parts,
+        Pool(pool),
+        os.environ,
+        tell_ready=lambda: print("READY", flush=True),
         stop=PlainStop(),
     )
+    from workers.adapters.celery_pool import make_app, serve_pool
+
+    app = make_app(parts.directory.broker_url, lambda _name: process)
+    return serve_pool(app, pool, f"interlock-{pool}@test")
 
 
 if __name__ == "__main__":

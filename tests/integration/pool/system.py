@@ -1,4 +1,4 @@
-"""A small system around pools: a real broker, a real SQLite ledger, real keys; governance is the test."""
+"""A small system around pools: a real broker, a real ledger, real keys; governance is the test."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from gateway.embedded.directory import DataDirectory, prepare
-from governance.adapters.sqlite_ledger import SqliteLedger
+from gateway.embedded.ledger_note import note_server
+from gateway.store import open_ledger
 from governance.catalogue import builtin_tools
 from governance.keys import KeyPurpose, make_keys, read_key
 from interlock.adapters.celery_hints import CeleryHintPublisher
 from interlock.adapters.ed25519 import Ed25519Signer
-from interlock.clock import SystemClock
 from interlock.hint import Hint
 from tests.support.permitted import Asked, grant, phase_of, put_contracts
+from tests.support.store import store_settings
 from tests.support.valkey import ValkeyServer
 from tests.support.wait import until
 
@@ -30,12 +32,15 @@ class PoolSystem:
     """Everything a pool needs but the pool. Close it."""
 
     def __init__(self, folder: Path) -> None:
-        self.directory = DataDirectory.at(folder)
+        self._stores = ExitStack()
+        self.directory = DataDirectory.at(folder, self._stores.enter_context(store_settings()))
         prepare(self.directory)
         make_keys(self.directory.keys, lambda private: Ed25519Signer.from_bytes(private).public_hex)
         self.broker = ValkeyServer(folder)
         self.broker.start()
-        self.ledger = SqliteLedger.open(self.directory.ledger, SystemClock(), create=True)
+        self.ledger = open_ledger(self.directory, create=True)
+        # From here on the directory alone says where its ledger is.
+        note_server(self.directory, self.ledger.info.incarnation)
         self.tools = {tool.name: tool for tool in builtin_tools()}
         put_contracts(self.ledger, list(self.tools.values()))
         self.signer = Ed25519Signer.from_bytes(read_key(self.directory.keys, KeyPurpose.GOVERNANCE))
@@ -45,7 +50,7 @@ class PoolSystem:
     def start_pool(self, name: str, **environment: str) -> subprocess.Popen[str]:
         """A pool process that says it is ready."""
         module = "tests.integration.pool.serving"
-        arguments = [str(self.directory.path), name, self.directory.broker_url]
+        arguments = [str(self.directory.path), name]
         process = self._start([sys.executable, "-m", module, *arguments], environment)
         assert process.stdout is not None
         assert process.stdout.readline() == "READY\n"
@@ -53,7 +58,7 @@ class PoolSystem:
 
     def start_celery(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
         """Celery's own command line, and nothing else."""
-        command = [sys.executable, "-m", "celery", "-A", "workers.celery_app", "worker", *arguments]
+        command = [sys.executable, "-m", "celery", "-A", "gateway.celery_app", "worker", *arguments]
         return self._start(command, {"INTERLOCK_DATA": str(self.directory.path), **environment})
 
     def _start(self, command: list[str], environment: Mapping[str, str]) -> subprocess.Popen[str]:
@@ -101,4 +106,5 @@ class PoolSystem:
             self.end(process, signal.SIGKILL)
         self.publisher.close()
         self.ledger.close()
+        self._stores.close()
         self.broker.close()

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from gateway.celery_app import app_from
 from workers.adapters.celery_pool import PINNED, PoolApp, SettingChangedError, make_app, require_pinned
-from workers.celery_app import app_from
 from workers.pool import egress_from
 from workers.supervisor.profile import EgressEntry
 
@@ -62,7 +62,7 @@ def test_a_worker_is_for_exactly_one_pool() -> None:
 
 
 def test_importing_the_app_module_imports_no_celery() -> None:
-    script = "import sys, workers.celery_app; print('celery' in sys.modules, 'workers.pool' in sys.modules)"
+    script = "import sys, gateway.celery_app; print('celery' in sys.modules, 'workers.pool' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert ran.stdout == "False False\n"
 
