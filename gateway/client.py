@@ -5,9 +5,10 @@ Import it in the environment's own Python. It never writes to the ledger.
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from gateway.embedded.directory import DataDirectory, default_path
 from gateway.reading import LedgerOutcomes, open_reading
 from gateway.wiring import broker_answers
 from interlock.approval import ApprovalSnapshot
+from interlock.async_client import AsyncClient
 from interlock.client import Client
 from interlock.errors import NotRunningError
 from interlock.event import StreamKind
@@ -29,13 +31,30 @@ def connect(directory: str | Path | None = None, **options: Any) -> Iterator[Cli
 
     `options` are those of `interlock.Client` (`client`, `signer`, `timeout_seconds`). Raises NotRunningError.
     """
+    with ExitStack() as stack:
+        place, source = _opened(directory, stack)
+        with Client(place.broker_client_url, source=source, **options) as client:
+            yield client
+
+
+@asynccontextmanager
+async def connect_async(directory: str | Path | None = None, **options: Any) -> AsyncIterator[AsyncClient]:
+    """The same for coroutines; `options` are those of `interlock.AsyncClient`. Raises NotRunningError."""
+    stack = ExitStack()
+    try:
+        place, source = await asyncio.to_thread(_opened, directory, stack)
+        async with AsyncClient(place.broker_client_url, source=source, **options) as client:
+            yield client
+    finally:
+        await asyncio.to_thread(stack.close)
+
+
+def _opened(directory: str | Path | None, stack: ExitStack) -> tuple[DataDirectory, LedgerOutcomes]:
+    """The directory of a running system and its ledger, which is closed with the stack."""
     place = _place(directory)
     if not broker_answers(place):
         raise NotRunningError(str(place.path))
-    with open_reading(place) as reading:
-        source = LedgerOutcomes(reading.ledger)
-        with Client(place.broker_client_url, source=source, **options) as client:
-            yield client
+    return place, LedgerOutcomes(stack.enter_context(open_reading(place)).ledger)
 
 
 def parked(directory: str | Path | None = None) -> list[ApprovalSnapshot]:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from gateway.embedded.directory import DataDirectory
 from gateway.store import open_ledger, read_projection
-from governance.ledger import Head, Ledger
+from governance.ledger import Head, Ledger, LedgerView
 from interlock.errors import InterlockError
-from interlock.event import StoredEvent, StreamKind, invocation_stream
+from interlock.event import StoredEvent, Stream, StreamKind, invocation_stream
 from interlock.phase import Phase
 from interlock.projection import Checkpoint, StoppedSession
 from interlock.reduce import DefaultToolReducer
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 POLL_FIRST_SECONDS = 0.002
 POLL_SECONDS_MAX = 0.02
 PAGE_EVENTS = 2_000
+PAGE_IDS = 1_000
 RESTING = frozenset((Phase.DONE.value, Phase.RECONCILIATION_REQUIRED.value))
 """Phases that are not left without somebody from outside."""
 
@@ -155,6 +156,24 @@ class LedgerOutcomes:
             events = view.events([stream]).get(stream, [])
         return fold_record(events)
 
+    def records(self, invocation_ids: Sequence[str]) -> dict[str, ToolInvocationRecord]:
+        """The folded records of those that the ledger has, from one reading."""
+        with self._ledger.read() as view:
+            return _records(view, [invocation_stream(one) for one in invocation_ids])
+
+    def resting(self, invocation_ids: Sequence[str]) -> dict[str, ToolInvocationRecord]:
+        """The records of those that are final, or unknown until somebody looks, a reading for each 1,000.
+
+        What still moves costs a look at its head and no more.
+        """
+        found: dict[str, ToolInvocationRecord] = {}
+        for start in range(0, len(invocation_ids), PAGE_IDS):
+            streams = [invocation_stream(one) for one in invocation_ids[start : start + PAGE_IDS]]
+            with self._ledger.read() as view:
+                heads = view.heads(streams)
+                found |= _records(view, [stream for stream in heads if heads[stream].phase in RESTING])
+        return found
+
     def events(self, after: int, limit: int) -> list[StoredEvent]:
         """Events with seq > after, in order, at most `limit`."""
         with self._ledger.read() as view:
@@ -190,6 +209,11 @@ class LedgerOutcomes:
                 return heads
             pause(min(interval, left))
             interval = min(interval * 1.5, POLL_SECONDS_MAX)
+
+
+def _records(view: LedgerView, streams: Sequence[Stream]) -> dict[str, ToolInvocationRecord]:
+    found = {stream.id: fold_record(events) for stream, events in view.events(streams).items()}
+    return {one: record for one, record in found.items() if record is not None}
 
 
 def fold_record(events: Sequence[StoredEvent]) -> ToolInvocationRecord | None:
