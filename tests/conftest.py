@@ -14,6 +14,7 @@ import pytest
 from hypothesis import settings
 
 from tests.support.process import TOKEN_VARIABLE, processes_with_token
+from tests.support.store import shared_server, wanted
 from tests.support.system import require_system_package
 from tests.support.wait import until
 
@@ -65,6 +66,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     """Name the processes that were left behind."""
     for pid, command in config.stash.get(LEFTOVERS, {}).items():
         terminalreporter.write_line(f"FAILED: left behind: {pid} {command}", red=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def database_server() -> Iterator[None]:
+    """The server that every system of the run has a database on, where the tests are to run on one."""
+    if wanted() == "sqlite":
+        yield
+        return
+    with shared_server():
+        yield
 
 
 @pytest.fixture

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from governance.adapters.sqlite_ledger import SqliteLedger
+from gateway.store import open_ledger
 from governance.principal import register
 from interlock.adapters.celery_wire import encode_task
 from interlock.adapters.ed25519 import Ed25519Signer
-from interlock.clock import SystemClock
 from interlock.event import PrincipalRegistered
 from interlock.identifier import new_id
 from interlock.proposal import sign_proposal
@@ -70,7 +69,7 @@ def test_an_approval_among_free_arguments_is_only_data(live: Live, face: Face) -
 @pytest.mark.parametrize("own_key", [True, False])
 def test_only_its_own_key_makes_a_client(live: Live, own_key: bool) -> None:
     mine, other = Ed25519Signer.generate(), Ed25519Signer.generate()
-    ledger = SqliteLedger.open(live.directory.ledger, SystemClock())
+    ledger = open_ledger(live.directory)
     payload = PrincipalRegistered(role="client", person="somebody", kid=mine.kid, public_key=mine.public_hex)
     register(ledger, "somebody", payload, by="test")
     ledger.close()

@@ -8,12 +8,19 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 from psycopg import sql
 
+from gateway.embedded.directory import DataDirectory, prepare
+from gateway.embedded.ledger_note import note_server, server_of
+from gateway.store import OpenLedger, open_ledger, sequencer_of
+from governance.adapters.postgres_ledger import PostgresSequencer
+from interlock.identifier import new_id
 from tests.support.postgres import postgres_server
 
 STORE = "INTERLOCK_TEST_STORE"
@@ -36,6 +43,47 @@ def store_settings(store: str | None = None) -> Iterator[dict[str, str]]:
         return
     with shared_server() as server, fresh_database(server) as url:
         yield {LEDGER_URL: url}
+
+
+@contextmanager
+def stored(path: Path, store: str | None = None) -> Iterator[DataDirectory]:
+    """A directory with an empty ledger there, which from then on it alone names."""
+    with store_settings(store) as settings:
+        directory = DataDirectory.at(path, settings)
+        prepare(directory)
+        with closing(open_ledger(directory, create=True)) as ledger:
+            note_server(directory, ledger.info.incarnation)
+        yield DataDirectory.at(path)
+
+
+def give_places(ledger: OpenLedger) -> None:
+    """Give whatever was appended its number, where no scheduler runs that does."""
+    sequencer = sequencer_of(ledger, new_id())
+    while sequencer.sequence():
+        pass
+    if isinstance(sequencer, PostgresSequencer):
+        sequencer.close()
+
+
+def kept_rows(directory: DataDirectory) -> bytes:
+    """Every row of every table of the directory's database, as text; empty where it has none."""
+    url = server_of(directory)
+    if not url:
+        return b""
+    tables = "SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'BASE TABLE'"
+    with psycopg.connect(url, autocommit=True) as connection:
+        names = [
+            name
+            for name in connection.execute(tables).fetchall()
+            if name[0] not in ("pg_catalog", "information_schema")
+        ]
+        assert names
+        return b"\n".join(_rows(connection, *name) for name in names)
+
+
+def _rows(connection: psycopg.Connection[tuple[Any, ...]], schema: str, table: str) -> bytes:
+    rows = connection.execute(sql.SQL("SELECT * FROM {}").format(sql.Identifier(schema, table))).fetchall()
+    return b"\n".join(one if isinstance(one, bytes) else str(one).encode() for row in rows for one in row)
 
 
 @contextmanager

@@ -8,14 +8,16 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cli.support import Directory, fill, running_on
+from tests.support.store import stored
 
 
 @pytest.fixture
-def stopped(tmp_path: Path) -> Directory:
+def stopped(tmp_path: Path) -> Iterator[Directory]:
     """A stopped system's directory."""
-    directory = Directory(tmp_path / "data")
-    fill(directory)
-    return directory
+    with stored(tmp_path / "data") as data:
+        directory = Directory(data.path)
+        fill(directory)
+        yield directory
 
 
 @pytest.fixture(scope="module")

@@ -7,22 +7,20 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from gateway.embedded.apart import system_apart
-from gateway.embedded.directory import DataDirectory, prepare
-from governance.adapters.sqlite_ledger import SqliteLedger
+from gateway.embedded.directory import DataDirectory
+from gateway.store import open_ledger, open_projection
 from governance.catalogue import add_tools, builtin_tools
-from interlock.clock import SystemClock
 from interlock.projection import ToolProjector
 from interlock.tier import SessionMode
 from tests.support.court import Court
 from tests.support.source import ROOT
-from tests.support.store import store_settings
-from workers.adapters.sqlite_projection import SqliteProjection
+from tests.support.store import give_places, store_settings
 
 
 @dataclass(frozen=True)
@@ -80,8 +78,7 @@ class Directory:
 
 def fill(directory: Directory) -> None:
     """Let governance record what the commands are to show."""
-    prepare(directory.data)
-    ledger = SqliteLedger.open(directory.data.ledger, SystemClock(), create=True)
+    ledger = open_ledger(directory.data)
     try:
         court = Court()
         court.ledger = ledger
@@ -114,9 +111,10 @@ def _submit(court: Court) -> dict[str, str]:
 
 def project(directory: Directory) -> None:
     """Fold the ledger into the views."""
-    ledger = SqliteLedger.open(directory.data.ledger, SystemClock())
-    projection = SqliteProjection.open(directory.data.views)
+    ledger = open_ledger(directory.data)
+    projection = open_projection(directory.data)
     try:
+        give_places(ledger)
         with ledger.read() as view:
             events = view.range(0, 10_000)
         ToolProjector(projection, ledger.info.incarnation).apply(events)
@@ -128,10 +126,11 @@ def project(directory: Directory) -> None:
 @contextmanager
 def running_on(directory: Directory) -> Iterator[None]:
     """The whole system on this directory, as `interlock up` runs it, until the end of the block."""
-    # What was filled beforehand lies in the directory.
-    kept = "sqlite" if directory.data.ledger.exists() else None
+    # What was filled beforehand says where it lies.
+    made = directory.data.layout.exists()
+    new: AbstractContextManager[dict[str, str]] = nullcontext({}) if made else store_settings()
     with (
-        store_settings(kept) as store,
+        new as store,
         system_apart(
             directory.data, module="gateway.cli.main", environment={**os.environ, **store}, folder=ROOT
         ),

@@ -4,41 +4,54 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
+import psycopg
 import pytest
 
-from gateway.embedded.directory import prepare
+from gateway.embedded.directory import DataDirectory, prepare
+from gateway.embedded.ledger_note import server_of
 from gateway.reading import LedgerOutcomes, open_reading
 from gateway.refold import refold
 from gateway.replay import replay
-from governance.adapters.sqlite_ledger import SqliteLedger
-from interlock.clock import SystemClock
+from gateway.store import open_ledger
 from interlock.errors import NotFoundError
 from interlock.identifier import new_id
 from interlock.receipt import Success
 from interlock.reduce import fold
 from tests.integration.cli.support import Directory, project
 from tests.support.history import append_events, append_lives, life
+from tests.support.store import give_places, stored
 
 
 @pytest.fixture
-def lived(tmp_path: Path) -> Directory:
+def lived(tmp_path: Path) -> Iterator[Directory]:
     """A ledger with 40 whole lives in four sessions, all of them projected."""
-    directory = Directory(tmp_path / "data")
-    prepare(directory.data)
-    ledger = SqliteLedger.open(directory.data.ledger, SystemClock(), create=True)
-    append_lives(ledger, 40)
-    ledger.close()
-    project(directory)
-    return directory
+    with stored(tmp_path / "data") as data:
+        directory = Directory(data.path)
+        with closing(open_ledger(data)) as ledger:
+            append_lives(ledger, 40)
+        project(directory)
+        yield directory
+
+
+def lose_views(directory: DataDirectory) -> None:
+    """Take the views away, as somebody may who wants them made anew."""
+    url = server_of(directory)
+    if not url:
+        directory.views.unlink()
+        return
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("DROP SCHEMA views CASCADE")
 
 
 def append_more(directory: Directory, invocation_id: str, *, events: int = 5, version: int = 0) -> None:
-    ledger = SqliteLedger.open(directory.data.ledger, SystemClock())
     told = life(invocation_id)[version : version + events]
-    append_events(ledger, invocation_id, told, version=version)
-    ledger.close()
+    with closing(open_ledger(directory.data)) as ledger:
+        append_events(ledger, invocation_id, told, version=version)
+        give_places(ledger)
 
 
 def test_the_state_holds_what_the_projection_does_not_have_yet(lived: Directory) -> None:
@@ -65,7 +78,7 @@ def test_a_replay_answers_from_receipts_and_compares_where_the_projection_stands
 
 
 def test_without_views_there_is_state_and_replay_all_the_same(lived: Directory) -> None:
-    lived.data.views.unlink()
+    lose_views(lived.data)
     with open_reading(lived.data) as reading:
         assert len(reading.state("s-1")[1].records) == 10
         replayed = replay(reading, "s-1")
@@ -90,7 +103,7 @@ def test_there_is_nothing_to_read_where_there_is_no_ledger(tmp_path: Path) -> No
 def test_a_wait_ends_as_soon_as_all_rest(lived: Directory) -> None:
     invocation_id = new_id()
     append_more(lived, invocation_id, events=4)
-    ledger = SqliteLedger.open(lived.data.ledger, SystemClock())
+    ledger = open_ledger(lived.data)
     ended_at: list[float] = []
 
     def end() -> None:

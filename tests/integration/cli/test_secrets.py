@@ -13,6 +13,7 @@ import pytest
 from interlock.adapters.redis_client import connect
 from interlock.identifier import new_id
 from tests.support.live import FACES, Live, running
+from tests.support.store import kept_rows
 from tests.support.wait import until
 
 TOKEN: dict[str, Any] = {"type": "string", "maxLength": 90, "sensitive": True, "description": "t"}
@@ -88,9 +89,11 @@ def test_a_secret_is_found_nowhere(reachable_tmp_path: Path, secret: str) -> Non
         assert ends == [*["ToolExecutionCompleted"] * 4, rejected, "ToolExecutionCompleted", rejected]
         assert not [line for line in told(live, ids) if found(secret, line.encode())]
         assert not found(secret, kept_by_broker(live))
+        rows = kept_rows(live.directory)
+        assert not found(secret, rows)
         folder = live.directory.path
     files = [file for file in folder.rglob("*") if file.is_file()]
-    assert folder / "ledger.db" in files
+    assert (folder / "ledger.db" in files) == (not rows)
     # The queue's own log on disk still holds what producers sent, as they sent it.
     ours = [file for file in files if folder / "broker" not in file.parents]
     assert not [str(file) for file in ours if found(secret, file.read_bytes())]

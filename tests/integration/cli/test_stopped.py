@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
+from contextlib import closing
 from pathlib import Path
 
+import psycopg
 import pytest
 
-from governance.adapters.sqlite_ledger import SqliteLedger
+from gateway.embedded.directory import DataDirectory
+from gateway.embedded.ledger_note import server_of
+from gateway.store import open_ledger
 from governance.session import open_session
-from interlock.clock import SystemClock
 from interlock.tier import SessionMode
 from tests.integration.cli.support import Directory
 from tests.support.source import ROOT
+from tests.support.store import give_places, wanted
 
 READING = [
     ("show", "{granted}"),
@@ -51,7 +56,8 @@ def test_doctor_reads_what_is_there_and_names_every_check(stopped: Directory) ->
     assert {"account", "trust_domain", "ledger", "formats", "sandbox", "keys", "backlog"} <= checks.keys()
     assert all(set(check) == {"name", "state", "detail", "remedy"} for check in checks.values())
     assert checks["ledger"]["state"] == "ok"
-    assert "synchronous=2" in checks["ledger"]["detail"]
+    durable = "synchronous=2" if wanted() == "sqlite" else "synchronous_commit=on"
+    assert durable in checks["ledger"]["detail"]
     assert "awaiting_approval 2" in checks["backlog"]["detail"]
     assert set(stopped.files()) == before
 
@@ -93,14 +99,21 @@ def test_the_log_is_in_order_and_begins_where_it_is_told(stopped: Directory) -> 
     assert {line["session"] for line in of_session} == {"s"}
 
 
-def test_rebuild_finds_a_view_that_was_changed(stopped: Directory) -> None:
-    import sqlite3
+def change_views(directory: DataDirectory) -> None:
+    """Say of what was rejected that it completed."""
+    url = server_of(directory)
+    if not url:
+        changed = "CAST(replace(CAST(body AS TEXT), 'REJECTED', 'COMPLETED') AS BLOB)"
+        with closing(sqlite3.connect(directory.views)) as file, file:
+            file.execute(f"UPDATE projection_record SET body = {changed}")
+        return
+    changed = "convert_to(replace(convert_from(body, 'UTF8'), 'REJECTED', 'COMPLETED'), 'UTF8')"
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"UPDATE views.record SET body = {changed}".encode())
 
-    connection = sqlite3.connect(stopped.data.views)
-    changed = "CAST(replace(CAST(body AS TEXT), 'REJECTED', 'COMPLETED') AS BLOB)"
-    connection.execute(f"UPDATE projection_record SET body = {changed}")
-    connection.commit()
-    connection.close()
+
+def test_rebuild_finds_a_view_that_was_changed(stopped: Directory) -> None:
+    change_views(stopped.data)
     said = stopped.run("rebuild", "--json")
     differing = [difference["session"] for difference in said.json["differences"]]
     assert (said.status, said.json["equal"], differing) == (1, False, ["s"])
@@ -227,9 +240,10 @@ def test_the_log_is_followed_over_a_start_of_the_system(stopped: Directory) -> N
     try:
         assert process.stdout is not None
         assert json.loads(process.stdout.readline())["seq"] == after
-        ledger = SqliteLedger.open(stopped.data.ledger, SystemClock())
+        ledger = open_ledger(stopped.data)
         refused = open_session(ledger, "default", "later", SessionMode.EDIT, client="local", opened_by="test")
         assert refused is None
+        give_places(ledger)
         assert json.loads(process.stdout.readline())["seq"] == after + 1
         ledger.close()
     finally:

@@ -45,7 +45,8 @@ def test_roles_of_their_own_serve_what_is_submitted(store: str, tmp_path: Path, 
         environment = {**os.environ, **settings, "INTERLOCK_BROKER_URL": server.celery_url}
         data = tmp_path / "data"
         stack.enter_context(role(ROLES[0], data, environment))
-        until((data / "layout.json").exists, 20, "the directory is made")
+        # A process has its lock once the directory and its ledger are made.
+        until(lambda: [*(data / "run" / "boots").glob("*.lock")], 20, "there is a ledger")
         for arguments in ROLES[1:]:
             stack.enter_context(role(arguments, data, environment))
         submit = [*INTERLOCK, "submit", "echo", "--args", '{"value":1}', "--wait", "20", "--json"]
