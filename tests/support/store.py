@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
@@ -18,10 +18,13 @@ from psycopg import sql
 
 from gateway.embedded.directory import DataDirectory, prepare
 from gateway.embedded.ledger_note import note_server, server_of
-from gateway.store import OpenLedger, open_ledger, sequencer_of
+from gateway.store import open_ledger, sequencer_of
 from governance.adapters.postgres_ledger import PostgresSequencer
 from interlock.identifier import new_id
 from tests.support.postgres import postgres_server
+
+if TYPE_CHECKING:
+    from gateway.store import OpenLedger
 
 STORE = "INTERLOCK_TEST_STORE"
 SERVER = "INTERLOCK_TEST_POSTGRES"
