@@ -66,12 +66,16 @@ class InMemoryRecords:
         return [
             StreamRecord(
                 state.heads[stream],
-                state.streams.get(stream, []),
+                [] if stream.kind == StreamKind.EVIDENCE else state.streams.get(stream, []),
                 state.dues.get(stream),
                 self._before(state.heads[stream]),
             )
             for stream in _page(state.heads, after, limit)
         ]
+
+    def events_of_stream(self, stream: Stream, after_version: int | None, limit: int) -> list[StoredEvent]:
+        # By place, whatever somebody made of the versions.
+        return self._state.streams.get(stream, [])[after_version or 0 :][:limit]
 
     def dues(self, after: Stream | None, limit: int) -> list[Due]:
         return [self._state.dues[stream] for stream in _page(self._state.dues, after, limit)]

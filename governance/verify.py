@@ -24,6 +24,7 @@ from governance.verification.meaning import InvocationCheck
 from governance.verification.outside import AnchorCheck, OwnCheck
 from governance.verification.record import EventRecord, LedgerRecords, StreamRecord
 from governance.verification.standing import (
+    OrderCheck,
     check_due,
     check_line,
     check_order,
@@ -31,7 +32,7 @@ from governance.verification.standing import (
     check_standing,
 )
 from interlock.canonical import JsonObject
-from interlock.event import Stream, StreamKind
+from interlock.event import StoredEvent, Stream, StreamKind
 from interlock.seal import Purpose
 
 EVENTS_PAGE = 1_000
@@ -158,10 +159,27 @@ def _read_streams(records: LedgerRecords, judges: _Judges, last: int, faults: Fa
     for page in _pages_of_streams(records):
         facts.load(page)
         for record in page:
+            if record.head.kind == StreamKind.EVIDENCE:
+                shown += _read_evidence(records, record, last, faults)
+                continue
             shown += sum(event.seq <= last for event in record.events)
             if check_order(record, faults):
                 _check_head(record, check, facts, faults)
         judges.rows.check_page(page)
+    return shown
+
+
+def _read_evidence(records: LedgerRecords, record: StreamRecord, last: int, faults: Faults) -> int:
+    """Judge a stream that may be as long as the log; how many rows of the first pass it was shown."""
+    order, shown = OrderCheck(faults), 0
+    for event in _events_of_stream(records, record.head.stream):
+        if event.version > record.head.version and event.seq > last:
+            break  # appended since its head was read
+        shown += event.seq <= last
+        order.feed(event)
+    if order.end(record.head) and order.first is not None and order.last is not None:
+        # What such a head says depends on nothing in between.
+        check_record(record._replace(events=[order.first, order.last]), faults)
     return shown
 
 
@@ -202,6 +220,13 @@ def _pages_of_events(records: LedgerRecords) -> Iterator[list[EventRecord]]:
     while page := records.events(after, EVENTS_PAGE):
         yield page
         after = page[-1].place
+
+
+def _events_of_stream(records: LedgerRecords, stream: Stream) -> Iterator[StoredEvent]:
+    after: int | None = None
+    while page := records.events_of_stream(stream, after, EVENTS_PAGE):
+        yield from page
+        after = page[-1].version
 
 
 def _pages_of_streams(records: LedgerRecords) -> Iterator[list[StreamRecord]]:

@@ -25,6 +25,7 @@ class StreamRecord(NamedTuple):
 
     head: Head
     events: list[StoredEvent]
+    """None of evidence, which grows without a bound: that is read in pages, with `events_of_stream`."""
     due: Due | None
     before: str | None = None
     """Of a ready one: an open invocation that stands before it in its stage."""
@@ -55,7 +56,11 @@ class LedgerRecords(Protocol):
         ...
 
     def streams(self, after: Stream | None, limit: int) -> list[StreamRecord]:
-        """Heads in the order of kind and id, each with all its events."""
+        """Heads in the order of kind and id, each with all its events but for evidence."""
+        ...
+
+    def events_of_stream(self, stream: Stream, after_version: int | None, limit: int) -> list[StoredEvent]:
+        """The readable events of one stream by version, from the very first (None); empty at its end only."""
         ...
 
     def dues(self, after: Stream | None, limit: int) -> list[Due]:

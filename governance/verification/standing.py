@@ -17,23 +17,44 @@ from interlock.event import StoredEvent
 from interlock.phase import Phase
 
 
+class OrderCheck:
+    """Fed with the events of one stream: their versions are dense, and their time never goes back."""
+
+    def __init__(self, faults: Faults) -> None:
+        self._faults = faults
+        self._count = 0
+        self.is_dense = True
+        self.first: StoredEvent | None = None
+        self.last: StoredEvent | None = None
+
+    def feed(self, event: StoredEvent) -> None:
+        """Judge the next event by the one before."""
+        self._count += 1
+        if event.version != self._count and self.is_dense:
+            said = f"version {event.version} of {event.stream} stands where {self._count} belongs"
+            self._faults.add(event.seq, FaultCode.VERSION_GAP, said)
+            self.is_dense = False
+        if self.last is not None and event.at_us < self.last.at_us:
+            self._faults.add(
+                event.seq, FaultCode.TIME_BACK, "it is earlier than the one before in its stream"
+            )
+        self.first, self.last = self.first or event, event
+
+    def end(self, head: Head) -> bool:
+        """Judge whether the head is as far as the events; whether these are dense."""
+        version, seq = (0, None) if self.last is None else (self.last.version, self.last.seq)
+        if head.version != version or self.last is None:
+            said = f"the head of {head.stream} is at version {head.version}, its events at {version}"
+            self._faults.add(seq, FaultCode.HEAD_DIFFERS, said)
+        return self.is_dense
+
+
 def check_order(record: StreamRecord, faults: Faults) -> bool:
-    """Whether a stream's versions are dense and its time never goes back; the head is as far as they are."""
-    is_dense = True
-    before: StoredEvent | None = None
-    for version, event in enumerate(record.events, 1):
-        if event.version != version and is_dense:
-            said = f"version {event.version} of {event.stream} stands where {version} belongs"
-            faults.add(event.seq, FaultCode.VERSION_GAP, said)
-            is_dense = False
-        if before is not None and event.at_us < before.at_us:
-            faults.add(event.seq, FaultCode.TIME_BACK, "it is earlier than the one before in its stream")
-        before = event
-    last = record.events[-1].version if record.events else 0
-    if record.head.version != last or not record.events:
-        said = f"the head of {record.head.stream} is at version {record.head.version}, its events at {last}"
-        faults.add(_seq_of(record), FaultCode.HEAD_DIFFERS, said)
-    return is_dense
+    """Whether a stream's versions are dense; also names a time that goes back, and a head that differs."""
+    order = OrderCheck(faults)
+    for event in record.events:
+        order.feed(event)
+    return order.end(record.head)
 
 
 def check_standing(record: StreamRecord, standing: Head, faults: Faults) -> None:

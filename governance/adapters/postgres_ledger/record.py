@@ -12,7 +12,7 @@ from governance.adapters.postgres_ledger.reading import EVENT, HEAD, PostgresVie
 from governance.adapters.postgres_ledger.schema import OPEN
 from governance.ledger import Due, Head, KeyName, KeyOwner
 from governance.verification.record import EventRecord, StreamRecord
-from interlock.event import StoredEvent, Stream
+from interlock.event import StoredEvent, Stream, StreamKind
 
 UNSEQUENCED_MAX_US = 60_000_000
 """How long an event may wait for its number before that is a fault."""
@@ -25,6 +25,8 @@ _HASH_BYTES = 32
 _OWNER = "tenant, client, key, invocation_id, request_digest"
 _EVENTS = f"""SELECT {EVENT}, e.payload_sha FROM event_seq s
     LEFT JOIN tool_event e ON e.xid = s.xid AND e.ord = s.ord WHERE s.seq > %b ORDER BY s.seq LIMIT %b"""
+_OF_STREAM = f"""SELECT {EVENT} FROM tool_event e LEFT JOIN event_seq s ON s.ord = e.ord
+    WHERE e.kind = %b AND e.stream = %b AND e.version > %b ORDER BY e.version LIMIT %b"""
 _ISSUED = "SELECT greatest((SELECT max(seq) FROM sequencer), (SELECT max(seq) FROM event_seq))"
 _STREAMS = f"SELECT {HEAD} FROM head h WHERE (h.kind, h.id) > (%b, %b) ORDER BY h.kind, h.id LIMIT %b"
 _BEFORE = f"""SELECT id FROM head WHERE {OPEN} AND tenant = %b AND session = %b AND stage = %b
@@ -77,7 +79,8 @@ class PostgresRecords:
             rows = _all(connection, _STREAMS, (*(after or ("", "")), number(limit)))
             heads = [Head(*row) for row in rows]
             streams = [head.stream for head in heads]
-            dues, events = view.due_of(streams), _numbered(view.events(streams))
+            read = [stream for stream in streams if stream.kind != StreamKind.EVIDENCE]
+            dues, events = view.due_of(streams), _numbered(view.events(read))
             return [
                 StreamRecord(
                     _shown(connection, head, events.get(head.stream, [])),
@@ -87,6 +90,11 @@ class PostgresRecords:
                 )
                 for head in heads
             ]
+
+    def events_of_stream(self, stream: Stream, after_version: int | None, limit: int) -> list[StoredEvent]:
+        after = _LOWEST if after_version is None else after_version
+        rows = self._rows(_OF_STREAM, (*stream, number(after), number(limit)))
+        return _numbered({stream: [event_from(row) for row in rows]})[stream]
 
     def dues(self, after: Stream | None, limit: int) -> list[Due]:
         return [Due(*row) for row in self._rows(_DUES, (*(after or ("", "")), number(limit)))]

@@ -12,13 +12,14 @@ from governance.adapters.sqlite_ledger.reading import SqliteView, event_from, he
 from governance.adapters.sqlite_ledger.schema import EVENT_COLUMNS, HEAD_COLUMNS, OPEN
 from governance.ledger import Due, Head, KeyName, KeyOwner
 from governance.verification.record import EventRecord, StreamRecord
-from interlock.event import StoredEvent, Stream
+from interlock.event import StoredEvent, Stream, StreamKind
 
 _COLUMNS = ", ".join(EVENT_COLUMNS)
 _OWNER = "tenant, client, key, invocation_id, request_digest"
 _LOWEST = -(2**63)
 _EVENT_TYPES = (int, str, str, int, str, int, int, str, str, str, str, int, bytes, bytes)
 _HASH_BYTES = 32
+_VERSION = EVENT_COLUMNS.index("version")
 
 
 class SqliteRecords:
@@ -69,12 +70,23 @@ class SqliteRecords:
             return [
                 StreamRecord(
                     head,
-                    _events_of(connection, head.stream),
+                    [] if head.kind == StreamKind.EVIDENCE else _events_of(connection, head.stream),
                     dues.get(head.stream),
                     _before(connection, head) if head.ready else None,
                 )
                 for head in heads
             ]
+
+    def events_of_stream(self, stream: Stream, after_version: int | None, limit: int) -> list[StoredEvent]:
+        sql = f"""SELECT {_COLUMNS} FROM tool_event WHERE kind = ? AND stream = ? AND version > ?
+            ORDER BY version LIMIT ?"""
+        after = _LOWEST if after_version is None else after_version
+        while rows := self._rows(sql, (*stream, after, limit)):
+            found = [event for row in rows if (event := _readable(row)) is not None]
+            if found:
+                return found
+            after = rows[-1][_VERSION]
+        return []
 
     def dues(self, after: Stream | None, limit: int) -> list[Due]:
         sql = "SELECT kind, id, what, at_us FROM due WHERE (kind, id) > (?, ?) ORDER BY kind, id LIMIT ?"
