@@ -35,6 +35,8 @@ REPLIES_MAX = 10_000
 """Answers that one reply list keeps for a producer that does not read."""
 SLICE_SECONDS = 0.05
 """How long an item on a list that is not waited on may lie; the busiest list is the one waited on."""
+IDLE_SLICE_SECONDS = 0.25
+"""Likewise once nothing came for a while: only on lists of priorities, which few use."""
 
 _BOOT = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _ENTRY = re.compile(r"(t|h) ([0-9]{1,9}) (.{1,256})", re.DOTALL)
@@ -66,6 +68,7 @@ class RedisIntake:
         self._count, self._overs = 1, 0
         self._held: deque[str] = deque()
         self._hot = queues[0]
+        self._slice_seconds = SLICE_SECONDS
         self._look_seconds, self._look_at = look_seconds, 0.0
         self._take, self._again, self._takeover = (
             client.register_script(_script(name)) for name in ("take", "again", "takeover")
@@ -80,7 +83,8 @@ class RedisIntake:
             remaining = give_up_at - time.monotonic()
             if batch.items or remaining <= 0:
                 return batch
-            self._wait(min(remaining, SLICE_SECONDS))
+            self._wait(min(remaining, self._slice_seconds))
+            self._wait_longer()
 
     def _once(self, limit: int) -> TakenBatch:
         return self._from_held() or self._from_queues(limit)
@@ -110,6 +114,7 @@ class RedisIntake:
         at_us, entry, *items = found
         if not items:
             return TakenBatch("", (), int(at_us))
+        self._slice_seconds = SLICE_SECONDS
         name = self._list
         self._count += 1  # only now: a call whose answer was lost must find its list again
         _, deliveries, queue = _entry(entry) or _Entry("t", 1, self._queues[0])
@@ -126,6 +131,11 @@ class RedisIntake:
                 "RIGHT",
                 "RIGHT",
             )
+
+    def _wait_longer(self) -> None:
+        """Each time in vain; not where another queue's own list is among those that are not waited on."""
+        if len(self._queues) == 1:
+            self._slice_seconds = min(2 * self._slice_seconds, IDLE_SLICE_SECONDS)
 
     # --- ending ---
 

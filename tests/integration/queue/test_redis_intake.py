@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from redis.client import PubSub
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
-from governance.adapters.redis_intake import INDEX, RedisIntake
+from governance.adapters.redis_intake import IDLE_SLICE_SECONDS, INDEX, RedisIntake
 from governance.intake import Reply, TakenBatch
 from interlock.adapters.celery_wire import Envelope, NotAnEnvelope, decode_task
 from interlock.answer import Answer
@@ -235,3 +237,31 @@ def test_a_broker_that_is_away_is_said_so_and_loses_nothing(short_tmp_path: Path
         server.start()
         intake.done(batch)
         assert [item.raw for item in intake.take(9, 0).items] == [b"2"]
+
+
+def test_an_idle_intake_asks_seldom(server: ValkeyServer, broker: Redis, intake: RedisIntake) -> None:
+    intake.take(9, 1)
+    broker.config_resetstat()
+    assert intake.take(9, 2).items == ()
+    calls = broker.info("commandstats")["cmdstat_blmove"]["calls"]
+    assert calls <= 12
+
+
+def test_an_idle_intake_wakes_at_once_and_looks_at_priorities_soon(
+    server: ValkeyServer, broker: Redis, intake: RedisIntake
+) -> None:
+    for name, most_seconds in ((PROPOSE_QUEUE, IDLE_SLICE_SECONDS / 2), (f"{PROPOSE_QUEUE}\x06\x163", 2.0)):
+        intake.take(9, 1)
+        put_at: list[float] = []
+
+        def put(name: str = name, put_at: list[float] = put_at) -> None:
+            put_at.append(time.monotonic())
+            broker.lpush(name, b"x")
+
+        timer = threading.Timer(0.6, put)
+        timer.start()
+        [item] = intake.take(9, 20).items
+        taken_at = time.monotonic()
+        timer.join()
+        assert (item.raw, item.queue) == (b"x", PROPOSE_QUEUE)
+        assert taken_at - put_at[0] < most_seconds
