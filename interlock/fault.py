@@ -34,6 +34,7 @@ POINTS = (
     "claim.after_commit",
     "run.before_effect",
     "run.after_effect",
+    "compute.after_run",
     "report.before_spool",
     "report.after_spool",
     "report.before_commit",

@@ -2,13 +2,16 @@
 
 The net, not the road: governor and workers publish what they release themselves. Publishing twice is
 harmless, publishing too much is not, so a hint goes out again only where the queue has lost some, at doubling
-intervals. What nobody claims however often it is published goes back to governance, alone from then on.
+intervals and in ever smaller envelopes. What nobody claims however often it is published goes back to
+governance, alone from then on.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 from governance import lock
 from governance.ledger import Append, Due, Head, Ledger, LedgerTransaction, head_with
@@ -96,12 +99,23 @@ class Dispatch:
                 transaction.set_due(due)
         if lost_ids:
             transaction.mark_published(lost_ids, [due for due in rearmed if due.id in lost_ids])
-        pools = sorted({head.pool for _, head in lost})
+        together: dict[tuple[str, int], list[Head]] = defaultdict(list)
+        for due, head in lost:
+            together[head.pool, self._ids_max(due, head)].append(head)
         return [
             hint
-            for pool in pools
-            for hint in envelopes(pool, [h for _, h in lost if h.pool == pool], self.settings.envelope_max)
+            for (pool, ids_max), heads in sorted(together.items(), key=itemgetter(0))
+            for hint in envelopes(pool, heads, ids_max)
         ]
+
+    def _ids_max(self, due: Due, head: Head) -> int:
+        """How many ids a hint may carry that was lost: a quarter of the last one, each time.
+
+        What ends the process that computes it takes its envelope with it and leaves no trace, so what was
+        with it is soon offered without it.
+        """
+        waits = (due.at_us - head.published_us) // (self.settings.release_again_ms * 1_000 or 1)
+        return max(1, self.settings.envelope_max >> 2 * waits.bit_length())
 
     def _look_later(self, transaction: LedgerTransaction, heads: Iterable[Head]) -> None:
         at_us = transaction.now_us + self.settings.look_again_ms * 1_000

@@ -14,7 +14,17 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Protocol
 
-from governance.execution import CLAIMABLE, Claim, Claimant, Claimed, Execution, Unusable, Work
+from governance.execution import (
+    CLAIMABLE,
+    Claim,
+    Claimant,
+    Claimed,
+    Computed,
+    Execution,
+    Reported,
+    Unusable,
+    Work,
+)
 from interlock.contract import EffectScope, Tool
 from interlock.errors import InterlockError
 from interlock.identifier import new_id
@@ -202,6 +212,12 @@ class Claiming:
         """Claim these together; raises LedgerUnavailableError."""
         alone = not all(item.is_batchable for item in lot)
         return self._execution.claim(self._claimant, [item.claim() for item in lot], tell=alone)
+
+    def record(self, reports: Sequence[tuple[Prepared, Reported]]) -> set[str]:
+        """Claim computations together with what they came to; raises as `Execution.record` does."""
+        return self._execution.record(
+            self._claimant, [Computed(item.claim(), reported) for item, reported in reports]
+        )
 
     def _guarded(self, work: Work, prepared: list[Prepared]) -> None:
         """One that cannot be judged stops no other of its envelope."""

@@ -61,6 +61,11 @@ class BuiltinToolset:
         return SandboxReport() if runs_here(contract) else self.sandbox_report
 
 
+def is_computed(lot: Sequence[Prepared]) -> bool:
+    """Whether nothing of this lot has an effect, so that it may run before it is claimed."""
+    return all(item.is_batchable and runs_here(item.contract) for item in lot)
+
+
 def runs_here(contract: Tool) -> bool:
     """Whether it runs in the pool process: the mock, and built-ins on the closed list."""
     return contract.executor is _MOCK or (contract.executor is _BUILTIN and contract.name in PURE_TOOLS)
@@ -148,7 +153,7 @@ class Running:
 
         `seen_ns` is when their claims were made; what has an effect is looked at again all the same.
         """
-        if not all(item.is_batchable and runs_here(item.contract) for item in lot):
+        if not is_computed(lot):
             seen_ns = None
         watching = Watching(self._execution, lot, self._is_stopping, self._boottime, self._must_end, seen_ns)
         ran: list[tuple[Prepared, Outcome]] = []
@@ -157,14 +162,41 @@ class Running:
             watching.has_run(item.invocation_id)
         return ran
 
+    def compute(self, lot: Sequence[Prepared]) -> list[tuple[Prepared, Outcome]]:
+        """The outcomes of these computations, which nobody has claimed yet; raises nothing.
+
+        Nobody looks whether they are wanted: that is judged where they are recorded, and until then nothing
+        has happened. A pool that stops leaves out the rest, and so is what cannot run.
+        """
+        ran: list[tuple[Prepared, Outcome]] = []
+        for item in lot:
+            if self._is_stopping():
+                break
+            outcome = self._computed(item)
+            if not isinstance(outcome, NotStarted):
+                ran.append((item, outcome))
+        self._faults.reach("compute.after_run")
+        return ran
+
+    def _computed(self, item: Prepared) -> Outcome:
+        try:
+            return self._effected(item)
+        except Exception as error:  # noqa: BLE001 - around a running tool: it is this one's outcome
+            return _crashed(item, error)
+
+    def _effected(self, item: Prepared) -> Outcome:
+        self._faults.reach("run.before_effect")
+        outcome = _answer(item)
+        self._faults.reach("run.after_effect")
+        return outcome
+
     def _guarded(self, item: Prepared, watching: Watching, start_by_ns: int) -> Outcome:
         try:
             if runs_here(item.contract):
                 return self._here(item, watching, start_by_ns)
             return self._supervised(item, watching, start_by_ns)
         except Exception as error:  # noqa: BLE001 - around a running tool: its claim must end in an outcome
-            _LOG.exception("running %s failed", item.invocation_id)
-            return Failed("TOOL_CRASHED", f"{type(error).__name__} in the pool", began=True)
+            return _crashed(item, error)
 
     def _here(self, item: Prepared, watching: Watching, start_by_ns: int) -> Outcome:
         reason = watching.reason_not_to_begin(item.invocation_id)
@@ -172,10 +204,7 @@ class Running:
             return NotStarted("CANCELLED_BEFORE_START", reason)
         if not watching.may_begin(item.invocation_id, start_by_ns):
             return NotStarted("CLAIM_NOT_HELD", "the claim did not stand just before the effect")
-        self._faults.reach("run.before_effect")
-        outcome = _answer(item)
-        self._faults.reach("run.after_effect")
-        return outcome
+        return self._effected(item)
 
     def _supervised(self, item: Prepared, watching: Watching, start_by_ns: int) -> Outcome:
         if self._supervisor is None:
@@ -237,6 +266,11 @@ def workspace_of(workspaces: Path, tenant: str, session: str) -> Path:
     folder = workspaces / workspace_name(tenant, session)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder
+
+
+def _crashed(item: Prepared, error: Exception) -> Failed:
+    _LOG.error("running %s failed", item.invocation_id, exc_info=error)
+    return Failed("TOOL_CRASHED", f"{type(error).__name__} in the pool", began=True)
 
 
 def _answer(item: Prepared) -> Outcome:

@@ -14,14 +14,15 @@ from dataclasses import dataclass, field
 from governance.execution import Claim, Claimed, Execution
 from interlock.clock import boottime_ns
 from interlock.decision import Reason
-from interlock.errors import InterlockError, LedgerClosedError, LedgerUnavailableError
+from interlock.errors import CommitUnknownError, InterlockError, LedgerClosedError, LedgerUnavailableError
 from interlock.fault import FaultPoints
 from interlock.settings import Settings
+from interlock.tier import Pool
 from workers.claim import Claiming, Prepared, lots
 from workers.deliver import Delivery
 from workers.recover import Recovery
 from workers.report import Reporting
-from workers.run import Running
+from workers.run import Running, is_computed
 
 MEND_SECONDS = 1.0
 HALT_ROUNDS = 5
@@ -119,7 +120,27 @@ class Serving:
         for lot in lots(prepared, self._pool):
             if self.refusal() is not None:
                 return
-            self._serve_lot(lot)
+            if self._pool == Pool.PURE.value and is_computed(lot):
+                self._compute(lot)
+            else:
+                self._serve_lot(lot)
+
+    def _compute(self, lot: Sequence[Prepared]) -> None:
+        """Run first, then claim with the outcome: what counts of a computation is what is recorded.
+
+        Whatever happens before that, nothing was claimed and nothing happened: the sweep offers it again.
+        """
+        ran = self._running.compute(lot)
+        if not ran:
+            return
+        reports = self._reporting.reports(ran)
+        try:
+            self._claiming.record(list(zip((item for item, _ in ran), reports, strict=True)))
+        except (LedgerUnavailableError, CommitUnknownError) as error:
+            _LOG.warning("computed, and left to the sweep: %s", error)
+        except LedgerClosedError:
+            self._fail("the ledger is closed")
+            raise
 
     def _serve_lot(self, lot: Sequence[Prepared]) -> None:
         try:

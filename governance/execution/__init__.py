@@ -1,4 +1,4 @@
-"""The functions on the ledger that whoever executes may call: load, claim, report, reject, look, beat.
+"""The functions on the ledger for whoever executes: load, claim, record, report, reject, look, beat.
 
 Each is one transaction at most, written once against the ledger's port. A claim that loses writes nothing; an
 outcome that conflicts is written again while its claim stands, and is evidence afterwards. Never runs a tool,
@@ -11,29 +11,36 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from operator import itemgetter
-from typing import TypeVar
+from operator import attrgetter
+from typing import NamedTuple
 
 from governance.again import again_at_once
-from governance.execution.attempt import Claim, Claimant, Claimed, claim_step, stale_step
+from governance.execution.attempt import (
+    Attempt,
+    Claim,
+    Claimant,
+    Claimed,
+    Computed,
+    attempt_step,
+    attempts_of,
+    computations_of,
+    stale_step,
+)
+from governance.execution.evidence import put_evidence, put_late
 from governance.execution.outcome import (
     Outcome,
     Reported,
     ReportFate,
     Written,
-    contradicts,
     outcome_from,
     outcome_step,
     released,
     resolution,
-    resolves,
 )
 from governance.execution.step import (
-    ACTOR,
     RUNNING,
     Step,
     ended,
-    evidence_append,
     keys_of,
     mismatch_append,
     stop_reason,
@@ -44,16 +51,7 @@ from governance.line import Line
 from interlock.clock import boottime_ns
 from interlock.decision import Reason
 from interlock.errors import BrokerUnavailableError, CommitUnknownError, LedgerUnavailableError
-from interlock.event import (
-    ExecutionReleased,
-    LateOutcomeRecorded,
-    OutcomeContradicted,
-    StoredEvent,
-    Stream,
-    evidence_stream,
-    invocation_stream,
-    new_event,
-)
+from interlock.event import NewEvent, StoredEvent, Stream, invocation_stream
 from interlock.fault import FaultPoints
 from interlock.hint import Hint, HintPublisher, Waker
 from interlock.permit import PermitMismatch
@@ -64,6 +62,7 @@ __all__ = [
     "Claim",
     "Claimant",
     "Claimed",
+    "Computed",
     "Execution",
     "Outcome",
     "ReportFate",
@@ -77,7 +76,6 @@ __all__ = [
 ]
 
 logger = logging.getLogger(__name__)
-Item = TypeVar("Item", Claim, Reported)
 
 ROUNDS_MAX = 8
 """How often a report reads again what another writer moved meanwhile; nobody moves one stream that often."""
@@ -134,11 +132,12 @@ class Execution:
         under older rules) is moved on by the same transaction. Raises LedgerUnavailableError: nothing stands.
         `tell` wakes the relay.
         """
+        attempts = attempts_of(self.settings, claimant, claims)
         begun_ns = self.boottime()
         start_by_ns = begun_ns + self.settings.start_by_ms * 1_000_000
         self.faults.reach("claim.before_commit")
         try:
-            won, hints, moved, seen_ns = again_at_once(lambda: self._claimed(claimant, claims))
+            won, hints, moved, seen_ns = again_at_once(partial(self._claimed, claimant, attempts))
         except CommitUnknownError:
             return self._after_unknown_commit(claims, start_by_ns)
         self.faults.reach("claim.after_commit")
@@ -149,39 +148,59 @@ class Execution:
             self.waker.wake("governor")
         return Claimed(frozenset(won), start_by_ns, seen_boottime_ns=seen_ns)
 
-    def _claimed(self, claimant: Claimant, claims: Sequence[Claim]) -> tuple[set[str], list[Hint], bool, int]:
-        with self.ledger.write(_locks(claims)) as transaction:
-            return *self._claim_in(transaction, claimant, claims), self.boottime()
+    def _claimed(
+        self, claimant: Claimant, attempts: Sequence[Attempt]
+    ) -> tuple[set[str], list[Hint], bool, int]:
+        with self.ledger.write(_locks(attempt.claim for attempt in attempts)) as transaction:
+            return *self._claim_in(transaction, claimant, attempts), self.boottime()
 
     def _claim_in(
-        self, transaction: LedgerTransaction, claimant: Claimant, claims: Sequence[Claim]
+        self, transaction: LedgerTransaction, claimant: Claimant, attempts: Sequence[Attempt]
     ) -> tuple[set[str], list[Hint], bool]:
-        judged = self._judged(transaction, claimant, claims)
-        lost = transaction.append([step.append for step in judged])
-        stood = [step for step in judged if step.append.stream not in lost]
-        final = {step.stage for step in stood if step.is_final}
+        judged = self._judged(transaction, claimant, attempts)
+        lost = transaction.append([step.append for _, step in judged])
+        stood = [(attempt, step) for attempt, step in judged if step.append.stream not in lost]
+        won = [attempt for attempt, step in stood if step.is_claim]
+        put_evidence(transaction, [attempt.reported for attempt in won if attempt.reported is not None])
+        final = {step.stage for _, step in stood if step.is_final}
         gained = self.line.advance(transaction, final) if final else set()
         hints = self.line.release(transaction, {claimant.pool} | gained) if stood else []
-        won = {step.append.stream.id for step in stood if step.is_claim}
-        return won, hints, len(won) < len(stood)
+        return {attempt.claim.invocation_id for attempt in won}, hints, len(won) < len(stood)
 
     def _judged(
-        self, transaction: LedgerTransaction, claimant: Claimant, claims: Sequence[Claim]
-    ) -> list[Step]:
-        wanted = _by_stream(claims)
-        heads = transaction.heads(stream for stream, _ in wanted)
-        now_us, epoch, batch = transaction.now_us, transaction.epoch(), len(claims)
-        steps: list[Step] = []
-        for stream, claim in wanted:
-            head = heads.get(stream)
-            if head is None or head.version != claim.version or head.phase not in CLAIMABLE or not head.ready:
+        self, transaction: LedgerTransaction, claimant: Claimant, attempts: Sequence[Attempt]
+    ) -> list[tuple[Attempt, Step]]:
+        heads = transaction.heads(attempt.stream for attempt in attempts)
+        now_us, epoch = transaction.now_us, transaction.epoch()
+        judged: list[tuple[Attempt, Step]] = []
+        for attempt in attempts:
+            head, version = heads.get(attempt.stream), attempt.claim.version
+            if head is None or head.version != version or head.phase not in CLAIMABLE or not head.ready:
                 continue
             try:
-                steps.append(claim_step(self.settings, now_us, epoch, head, claimant, claim, batch))
+                step = attempt_step(self.settings, now_us, epoch, head, claimant, attempt)
             except Exception:
                 # Nothing is written of it, and the others of its envelope go on.
-                logger.exception("%s cannot be claimed", claim.invocation_id)
-        return steps
+                logger.exception("%s cannot be claimed", attempt.claim.invocation_id)
+            else:
+                judged.append((attempt, step))
+        return judged
+
+    def record(self, claimant: Claimant, computed: Sequence[Computed]) -> set[str]:
+        """Append ToolExecutionStarted and the outcome of each of these computations whose claim stands up to
+        the ledger, durably; the ids of those.
+
+        Only for what has no effect: it ran before it was claimed, and of what cannot be claimed nothing is
+        kept. That is judged, and moved on, as by `claim`. Raises LedgerUnavailableError and
+        CommitUnknownError: whether they stand is seen by whoever looks next, and nobody need wait for it.
+        """
+        attempts = computations_of(self.settings, claimant, computed)
+        won, hints, moved, _ = again_at_once(partial(self._claimed, claimant, attempts))
+        self._publish(hints)
+        self.waker.wake("relay")
+        if moved:
+            self.waker.wake("governor")
+        return won
 
     def _after_unknown_commit(self, claims: Sequence[Claim], start_by_ns: int) -> Claimed:
         """Run after all only what is seen to carry my nonce while it may still begin; watch the rest."""
@@ -238,45 +257,45 @@ class Execution:
         LedgerUnavailableError and CommitUnknownError; the caller keeps the outcome and calls again.
         """
         fates: dict[str, str] = {}
-        open_outcomes = list(outcomes)
+        left = _tellings(outcomes)
         for _ in range(ROUNDS_MAX):
             self.faults.reach("report.before_commit")
-            done, hints = again_at_once(partial(self._written, open_outcomes))
+            done, hints = again_at_once(partial(self._written, left))
             self.faults.reach("report.after_commit")
             fates |= done
             self._publish(hints)
             self.waker.wake("relay")
-            open_outcomes = [outcome for outcome in open_outcomes if outcome.invocation_id not in done]
-            if not open_outcomes:
+            left = [telling for telling in left if telling.reported.invocation_id not in done]
+            if not left:
                 return fates
-        raise LedgerUnavailableError(f"{len(open_outcomes)} outcomes conflicted {ROUNDS_MAX} times")
+        raise LedgerUnavailableError(f"{len(left)} outcomes conflicted {ROUNDS_MAX} times")
 
-    def _written(self, outcomes: Sequence[Reported]) -> tuple[dict[str, str], list[Hint]]:
-        with self.ledger.write(_locks(outcomes)) as transaction:
-            return self._report_in(transaction, outcomes)
+    def _written(self, tellings: Sequence[_Telling]) -> tuple[dict[str, str], list[Hint]]:
+        with self.ledger.write(_locks(telling.reported for telling in tellings)) as transaction:
+            return self._report_in(transaction, tellings)
 
     def _report_in(
-        self, transaction: LedgerTransaction, outcomes: Sequence[Reported]
+        self, transaction: LedgerTransaction, tellings: Sequence[_Telling]
     ) -> tuple[dict[str, str], list[Hint]]:
-        wanted = _by_stream(outcomes)
-        heads = transaction.heads(stream for stream, _ in wanted)
+        heads = transaction.heads(telling.stream for telling in tellings)
         steps: list[Step] = []
         fates: dict[str, str] = {}
-        for stream, outcome in wanted:
+        for stream, reported, event in tellings:
             head = heads.get(stream)
-            if head is not None and head.phase == RUNNING and head.nonce == outcome.nonce:
-                steps.append(outcome_step(self.settings, transaction.now_us, head, outcome))
-                fates[outcome.invocation_id] = ReportFate.RECORDED
-            elif head is not None and (step := resolution(transaction, head, outcome)) is not None:
+            if head is not None and head.phase == RUNNING and head.nonce == reported.nonce:
+                steps.append(outcome_step(self.settings, transaction.now_us, head, reported, event))
+                fates[reported.invocation_id] = ReportFate.RECORDED
+            elif head is not None and (step := resolution(transaction, head, reported)) is not None:
                 steps.append(step)
-                fates[outcome.invocation_id] = ReportFate.RECORDED
+                fates[reported.invocation_id] = ReportFate.RECORDED
             else:
-                fates[outcome.invocation_id] = self._late(transaction, outcome)
+                fates[reported.invocation_id] = put_late(transaction, reported)
         lost = transaction.append([step.append for step in steps])
         stood = [step for step in steps if step.append.stream not in lost]
-        done = {outcome.invocation_id: outcome for stream, outcome in wanted if stream not in lost}
-        self._evidence(transaction, list(done.values()), fates)
-        return {identifier: fates[identifier] for identifier in done}, self._after_moves(transaction, stood)
+        done = [telling.reported for telling in tellings if telling.stream not in lost]
+        put_evidence(transaction, [one for one in done if fates[one.invocation_id] != ReportFate.KNOWN])
+        hints = self._after_moves(transaction, stood)
+        return {one.invocation_id: fates[one.invocation_id] for one in done}, hints
 
     def _after_moves(self, transaction: LedgerTransaction, steps: Sequence[Step]) -> list[Hint]:
         """Release what these moves make way for: successors of what ended, and what was given back."""
@@ -286,43 +305,6 @@ class Execution:
             step.append.head.pool for step in steps if step.append.head is not None and step.append.head.ready
         }
         return self.line.release(transaction, pools) if pools else []
-
-    def _late(self, transaction: LedgerTransaction, reported: Reported) -> str:
-        """What an outcome is whose claim no longer stands: known already, evidence, or a contradiction."""
-        stream = invocation_stream(reported.invocation_id)
-        events = transaction.events([stream]).get(stream, [])
-        outcome, payload = reported.outcome, reported.event().payload
-        if any(event.payload == payload or resolves(event, outcome) for event in events):
-            return ReportFate.KNOWN
-        if isinstance(outcome, ExecutionReleased):
-            return ReportFate.KNOWN  # nothing ran, and nobody waits for it any more
-        fate = ReportFate.CONTRADICTED if contradicts(events, outcome) else ReportFate.LATE
-        word = OutcomeContradicted if fate == ReportFate.CONTRADICTED else LateOutcomeRecorded
-        evidence = word(
-            nonce=outcome.nonce,
-            outcome={"type": type(outcome).__name__, "payload": outcome.to_json()},
-        )
-        note = new_event(evidence, cause=f"claim:{outcome.nonce}", actor=ACTOR)
-        beside = transaction.events([evidence_stream(reported.invocation_id)])
-        if any(note.payload == event.payload for events in beside.values() for event in events):
-            return ReportFate.KNOWN
-        transaction.append([evidence_append(reported.invocation_id, [note], reported.stage)])
-        return fate
-
-    def _evidence(
-        self, transaction: LedgerTransaction, outcomes: Sequence[Reported], fates: Mapping[str, str]
-    ) -> None:
-        appends = [
-            evidence_append(
-                outcome.invocation_id,
-                [new_event(word, cause=f"claim:{outcome.nonce}", actor=ACTOR) for word in outcome.evidence],
-                outcome.stage,
-            )
-            for outcome in outcomes
-            if outcome.evidence and fates[outcome.invocation_id] != ReportFate.KNOWN
-        ]
-        if appends:
-            transaction.append(appends)
 
     # --- what must not run ---------------------------------------------------------------------------
 
@@ -384,9 +366,18 @@ def _read(head: Head, events: Sequence[StoredEvent], unseal: Unseal) -> Work | U
         return Unusable(head.id, "INTERNAL", f"reading it failed: {type(error).__name__}")
 
 
-def _by_stream(items: Iterable[Item]) -> list[tuple[Stream, Item]]:
-    """Each with its stream, in the order in which every writer takes them."""
-    return sorted(((invocation_stream(item.invocation_id), item) for item in items), key=itemgetter(0))
+class _Telling(NamedTuple):
+    """A report as it goes to the ledger, with the event it comes to while its claim stands."""
+
+    stream: Stream
+    reported: Reported
+    event: NewEvent
+
+
+def _tellings(reports: Iterable[Reported]) -> list[_Telling]:
+    """Written before the ledger is asked, and in the order in which every writer takes them."""
+    made = [_Telling(invocation_stream(one.invocation_id), one, one.event()) for one in reports]
+    return sorted(made, key=attrgetter("stream"))
 
 
 def _locks(items: Iterable[Claim | Reported]) -> set[str]:

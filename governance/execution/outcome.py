@@ -97,9 +97,9 @@ class ReportFate:
     CONTRADICTED = "contradicted"
 
 
-def outcome_step(settings: Settings, now_us: int, head: Head, reported: Reported) -> Step:
-    """The move of an outcome whose claim stands."""
-    outcome, event = reported.told, reported.event()
+def outcome_step(settings: Settings, now_us: int, head: Head, reported: Reported, event: NewEvent) -> Step:
+    """The move of an outcome whose claim stands; `event` is its event."""
+    outcome = reported.told
 
     def after(phase: str, **columns: Any) -> Head:
         settled = {"nonce": "", "boot": "", "ready": False, "published_us": 0, "phase": phase}

@@ -8,6 +8,7 @@ whole product withstands, is named beside the safety that it is meant for.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -23,22 +24,21 @@ from gateway.embedded.directory import prepare as made_ready
 from tests.support.wait import until
 
 LATE_BATCHES = 3
+POISON = "poison"
 
 
 def claim_check() -> None:
     """A claim stands whatever became of its invocation since it was judged, and nobody looks before."""
     from governance.execution import Execution, attempt
-    from interlock.event import invocation_stream
     from workers.claim import Claiming
 
-    def judged(self: Any, transaction: Any, claimant: Any, claims: Sequence[Any]) -> list[Any]:
-        heads = transaction.heads(invocation_stream(claim.invocation_id) for claim in claims)
+    def judged(self: Any, transaction: Any, claimant: Any, attempts: Sequence[Any]) -> list[Any]:
+        heads = transaction.heads(one.stream for one in attempts)
+        now_us, epoch = transaction.now_us, transaction.epoch()
         return [
-            attempt.claim_step(
-                self.settings, transaction.now_us, transaction.epoch(), heads[stream], claimant, claim, 1
-            )
-            for claim in claims
-            if (stream := invocation_stream(claim.invocation_id)) in heads
+            (one, attempt.attempt_step(self.settings, now_us, epoch, heads[one.stream], claimant, one))
+            for one in attempts
+            if one.stream in heads
         ]
 
     def prepare(self: Any, invocation_ids: Sequence[str]) -> list[Any]:
@@ -70,6 +70,22 @@ def forged_permits() -> None:
         return Ed25519Signer.generate() if purpose is KeyPurpose.GOVERNANCE else signer(self, purpose)
 
     replace_in(Parts, "signer", forged)
+
+
+def poison() -> None:
+    """Attack: one computation ends the process that runs it."""
+    from workers.tools import pure
+
+    echo = pure.echo
+
+    def deadly(arguments: Mapping[str, Any]) -> dict[str, Any]:
+        if arguments["value"] == POISON:
+            with open(os.environ["INTERLOCK_FAULT_LOG"], "a", encoding="ascii") as log:
+                log.write(f"{POISON} 1 kill {os.getpid()}\n")
+            os.kill(os.getpid(), signal.SIGKILL)
+        return echo(arguments)
+
+    replace_in(pure, "echo", deadly)
 
 
 def sweep() -> None:
@@ -183,6 +199,7 @@ SABOTAGES: Mapping[str, Callable[[], None]] = {
         claim_check,
         permit_check,
         forged_permits,
+        poison,
         sweep,
         dedupe,
         doubled_entries,

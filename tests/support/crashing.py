@@ -131,6 +131,7 @@ TOGETHER: tuple[tuple[str, ...], ...] = (
     (
         "grant.before_commit",
         "grant.after_commit",
+        "compute.after_run",
         "report.after_spool",
         "dispatch.after_publish",
         "recover.before_report",

@@ -155,7 +155,7 @@ def test_an_unanswered_commit_that_does_not_stand_is_not_run(bench: Workbench, l
 
 
 def test_an_unanswered_commit_seen_too_late_is_given_back(bench: Workbench, ledger: FailingLedger) -> None:
-    [identifier] = grant(ledger, bench.governance, [asked()])
+    [identifier] = grant(ledger, bench.governance, [asked(columns={"alone": True})])
     ledger.unanswered = [True]
 
     def answer_late() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from governance.catalogue import add_tools
-from governance.execution.attempt import Claim, Claimant, claim_step
+from governance.execution.attempt import Claim, Claimant, attempts_of, claim_step
 from interlock.adapters.ed25519 import Ed25519Signer
 from interlock.receipt import SandboxReport
 from interlock.tier import SessionMode
@@ -136,9 +136,9 @@ def returned(court: Court, invocation_id: str) -> None:
     )
     with court.ledger.write(control=True) as transaction:
         epoch = transaction.raise_epoch()
-        step = claim_step(
-            court.settings, transaction.now_us, epoch, docket.head, Claimant("w", "b", "fs"), claim, 1
-        )
+        claimant = Claimant("w", "b", "fs")
+        [attempt] = attempts_of(court.settings, claimant, [claim])
+        step = claim_step(court.settings, transaction.now_us, epoch, docket.head, claimant, attempt)
         assert not transaction.append([step.append])
 
 

@@ -48,3 +48,19 @@ def test_what_still_lies_in_its_queue_stays_there() -> None:
     assert identifier is not None
     assert looks(court, identifier, 8, {"pure": 1}) == [[]] * 8
     assert court.head(identifier).phase == "queued"
+
+
+def test_what_was_lost_together_is_offered_in_ever_smaller_envelopes() -> None:
+    court = Court()
+    said = court.submit(*(court.proposal("echo", {"value": n}, stage=f"g{n}") for n in range(256)))
+    assert [len(hint.invocation_ids) for hint in said.hints] == [256]
+    ids = said.hints[0].invocation_ids
+    dispatch = Dispatch(court.ledger, court.line, court.settings)
+    sizes: list[list[int]] = []
+    for _ in range(4):
+        dues = [due for identifier in ids if (due := court.due(identifier)) is not None]
+        court.clock.advance((dues[0].at_us - court.clock.now_us()) / 1_000_000)
+        hints = dispatch.again([(due, court.head(due.id)) for due in dues], {})
+        assert sorted(identifier for hint in hints for identifier in hint.invocation_ids) == sorted(ids)
+        sizes.append(sorted({len(hint.invocation_ids) for hint in hints}))
+    assert sizes == [[64], [16], [4], [1]]

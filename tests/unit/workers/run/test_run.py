@@ -110,7 +110,7 @@ def test_a_fault_around_a_tool_ends_in_an_outcome(ledger: FailingLedger, tmp_pat
 def test_a_fault_after_the_claim_gives_it_back(ledger: FailingLedger, tmp_path: Path) -> None:
     faults = PlannedFaults((Fault("claim.after_commit", 1, "raise"),), None)
     bench = Workbench(ledger, tmp_path, faults=faults, boot="boot-2")
-    [identifier] = grant(ledger, bench.governance, [Asked(ECHO, {"value": 1})])
+    [identifier] = grant(ledger, bench.governance, [Asked(ECHO, {"value": 1}, columns={"alone": True})])
     with pytest.raises(Exception, match="injected"):
         bench.serve(identifier)
     bench.serving.mend()
