@@ -67,8 +67,9 @@ class QueueChannel:
             return [int(count) for count in pipeline.execute()]
 
     def close(self) -> None:
-        self._client.close()
-        self._waiting.close()
+        # A client that was given its pool leaves it open: sockets would stay until they are collected.
+        self._client.connection_pool.disconnect()
+        self._waiting.connection_pool.disconnect()
 
 
 def _text(value: bytes | str) -> str:
