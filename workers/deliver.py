@@ -15,7 +15,7 @@ from governance.execution import Execution, Reported
 from interlock.canonical import Json, JsonObject, canonical
 from interlock.errors import InterlockError
 from interlock.fault import FaultPoints
-from workers.report import report_to_json
+from workers.report_form import report_to_json
 from workers.spool import Block, Spool
 
 Written = TypeVar("Written")

@@ -19,7 +19,8 @@ from interlock.canonical import JsonObject, read_stored
 from interlock.errors import InterlockError, NotJsonError
 from interlock.receipt import SandboxReport
 from workers.claim import Contracts, Prepared
-from workers.report import Reporting, report_from_json
+from workers.report import Reporting
+from workers.report_form import report_from_json
 from workers.spool import ORPHANS, forget_folders, set_aside, spooled
 from workers.supervisor.port import Outcome
 from workers.supervisor.report import read_orphan

@@ -6,60 +6,47 @@ becomes a failure: its outcome is unknown. Never writes to the ledger.
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
-from governance.execution import Outcome, Reported, Written, outcome_from
-from governance.ledger import StageKey
+from governance.execution import Reported
 from interlock.canonical import (
-    DEPTH_MAX,
     Fragment,
     Json,
-    JsonObject,
     canonical,
-    plainly_written,
-    quickly_written,
     sha256_hex,
 )
 from interlock.code import UnknownCodeError
 from interlock.code import code as code_of
-from interlock.contract import EffectScope, Executor, Tool
+from interlock.contract import EffectScope, Tool
 from interlock.decision import Reason
 from interlock.event import (
-    EVENT_TYPES,
     ExecutionAttemptFailed,
     ExecutionReleased,
     FailureDetail,
-    OutputRejected,
     ReconciliationRequired,
     ToolExecutionCompleted,
     ToolExecutionFailed,
 )
 from interlock.mark import mark_non_finite
-from interlock.receipt import SUMMARY_CHARACTERS_MAX, AffectedEntity, Receipt, SandboxReport, SealedReceipt
+from interlock.receipt import SUMMARY_CHARACTERS_MAX, Receipt, SealedReceipt
 from interlock.schema import CompiledSchema, Valid, compile_schema
-from interlock.seal import Purpose, Seal, Signer, seal_batch
+from interlock.seal import Purpose, Signer, seal_batch
 from interlock.settings import Settings
 from interlock.word import Word
 from workers.claim import Prepared
+from workers.draft import Draft, PlainDraft, Sealed
 from workers.mask import Masking
+from workers.receipt import Forms, output_rejected, plain_output, receipt_of, shortened
 from workers.supervisor import port
 
 SETUP_TRIES_MAX = 5
 """How often in a row a claim is given back because nothing could be set up for it."""
 SETUP_WAIT_US = 1_000_000
 SCHEMAS_MAX = 1_024
-RAW_BYTES_MAX = 65_536
-FORMS_MAX = 256
-PLAIN_BYTES_MAX = 100_000
-"""Not more bytes than the marking of a value looks at nodes."""
-MARK = b'"$interlock"'
-"""What only the marking of a value may write as a key of its own."""
-
 OUR_CODES: Mapping[str, str] = MappingProxyType(
     {
         "PROCESS_LIMIT": "RESOURCE_LIMIT",
@@ -85,79 +72,6 @@ STOPPED_BY_US = ("CANCELLED", "POOL_STOPPING")
 
 REPEATED_CODES = frozenset(("TOOL_CRASHED", "UPSTREAM_UNREACHABLE", "LEASE_LOST", "RESOURCE_LIMIT"))
 """Failures that another attempt may not meet; a limit of time or output it would meet again."""
-
-
-class Sealed(NamedTuple):
-    """The digest of a receipt under the pool's seal."""
-
-    digest: str
-    seal: Seal
-
-
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """An outcome before its receipt is sealed."""
-
-    prepared: Prepared
-    receipt: Receipt | None
-    event: Callable[[SealedReceipt | None], Outcome]
-    evidence: tuple[Word, ...] = ()
-    wait_us: int = 0
-
-    def receipt_bytes(self) -> bytes | None:
-        """What is to be sealed."""
-        return None if self.receipt is None else self.receipt.to_bytes()
-
-    def reported(self, sealed: Sealed | None) -> Reported:
-        """The report, with its receipt as it was sealed."""
-        held = None
-        if self.receipt is not None and sealed is not None:
-            held = SealedReceipt(receipt=self.receipt, receipt_digest=sealed.digest, seal=sealed.seal)
-        return _reported(self.prepared, self.event(held), self.evidence, self.wait_us)
-
-
-@dataclass(frozen=True, slots=True)
-class PlainDraft:
-    """A completion of the plainest kind before it is sealed: its receipt is written already."""
-
-    prepared: Prepared
-    receipt: bytes
-
-    def receipt_bytes(self) -> bytes:
-        """What is to be sealed."""
-        return self.receipt
-
-    def reported(self, sealed: Sealed | None) -> Reported:
-        """The report, whose event is written around the receipt's own bytes."""
-        assert sealed is not None, "what completed has a receipt"
-        held = {
-            "receipt": Fragment(self.receipt),
-            "receipt_digest": sealed.digest,
-            "seal": Fragment(sealed.seal.to_bytes()),
-        }
-        nonce = self.prepared.nonce
-        payload = plainly_written({"nonce": nonce, "sealed": held})
-        assert payload is not None, "ids, digests and what is canonical already"
-        return _reported(self.prepared, Written(nonce, payload))
-
-
-class Forms:
-    """What plain receipts of one kind have in common, read out of the first of them. Safe for threads."""
-
-    def __init__(self) -> None:
-        self._forms: dict[Hashable, JsonObject] = {}
-
-    def written(self, kind: Hashable, first: Callable[[], Receipt], own: Mapping[str, Any]) -> bytes | None:
-        """The canonical bytes of a receipt of this kind with these fields of its own; `first` makes it.
-
-        None where they cannot be written at once.
-        """
-        form = self._forms.get(kind)
-        if form is None:
-            if len(self._forms) >= FORMS_MAX:
-                self._forms.clear()
-            form = self._forms[kind] = first().to_json()
-        return plainly_written({**form, **own})
 
 
 class Schemas:
@@ -226,7 +140,7 @@ class Reporting:
             return None
         own: dict[str, Any] = {
             "invocation_id": item.invocation_id,
-            "output_summary": _shortened(written.decode()),
+            "output_summary": shortened(written.decode()),
             "structured_output": Fragment(written),
             "duration_ms": outcome.duration_ms,
             "timestamp_us": self.now_us(),
@@ -343,15 +257,6 @@ class Reporting:
         )
         return Draft(item, None, lambda _sealed: ToolExecutionFailed(nonce=item.nonce, failure=detail))
 
-    @staticmethod
-    def _release_wait_us(item: Prepared, code: str) -> int:
-        # What was merely stopped or late is offered again at once; what this pool could not set up waits.
-        if code in ("CANCELLED_BEFORE_START", "START_BY_PASSED", "CLAIM_NOT_HELD"):
-            return 0
-        return int(SETUP_WAIT_US * 2 ** min(item.work.releases, SETUP_TRIES_MAX))
-
-    # --- receipts ----------------------------------------------------------------------------------
-
     def _receipt(
         self,
         item: Prepared,
@@ -360,57 +265,15 @@ class Reporting:
         output: Json,
         masking: Masking,
     ) -> Receipt:
-        contract = item.contract
-        return Receipt(
-            invocation_id=item.invocation_id,
-            kind="mock" if contract.executor is Executor.MOCK else "executed",
-            tool_name=contract.qualified_name,
-            tool_version=contract.version,
-            contract_digest=item.work.action.contract_digest,
-            exit_code=exit_code,
-            output_summary="" if output is None else _summary(output),
-            structured_output=output,
-            affected_entities=tuple(_affected(entity, masking) for entity in outcome.affected),
-            duration_ms=outcome.duration_ms,
-            tier=contract.tier.value,
-            timestamp_us=self.now_us(),
-            metrics=mark_non_finite(outcome.metrics),
-            attempt=item.attempt,
-            permit_digest=item.work.permit_digest,
-            sandbox=SandboxReport(strength=outcome.sandbox.strength, layers=outcome.sandbox.layers),
-            resources=mark_non_finite(outcome.resources),
-            truncated=outcome.truncated,
-            worker=self.worker,
-        )
+        at_us = self.now_us()
+        return receipt_of(item, outcome, exit_code, output, masking, worker=self.worker, at_us=at_us)
 
-
-def output_rejected(reason: Reason, raw: bytes) -> OutputRejected:
-    """The evidence of output that broke its schema: its digest and size, and what it begins with."""
-    return OutputRejected(
-        reason=reason,
-        raw_base64=base64.b64encode(raw[:RAW_BYTES_MAX]).decode(),
-        size_bytes=len(raw),
-        sha256=sha256_hex(raw),
-    )
-
-
-def plain_output(output: object) -> bytes | None:
-    """The canonical bytes of an object that is JSON as it stands, so that there is nothing to mark in it.
-
-    None where that is not certain at once. Every value takes a byte at least, so its bytes bound its nodes.
-    """
-    if type(output) is not dict:
-        return None
-    written = quickly_written(output, DEPTH_MAX - 1)
-    if written is None or len(written) > PLAIN_BYTES_MAX or MARK in written:
-        return None
-    return written
-
-
-def _reported(
-    prepared: Prepared, told: Outcome | Written, evidence: tuple[Word, ...] = (), wait_us: int = 0
-) -> Reported:
-    return Reported(prepared.invocation_id, told, prepared.work.head.stage_key, evidence, wait_us)
+    @staticmethod
+    def _release_wait_us(item: Prepared, code: str) -> int:
+        # What was merely stopped or late is offered again at once; what this pool could not set up waits.
+        if code in ("CANCELLED_BEFORE_START", "START_BY_PASSED", "CLAIM_NOT_HELD"):
+            return 0
+        return int(SETUP_WAIT_US * 2 ** min(item.work.releases, SETUP_TRIES_MAX))
 
 
 def _held(sealed: SealedReceipt | None) -> SealedReceipt:
@@ -442,59 +305,3 @@ def _is_known(code: str) -> bool:
     except UnknownCodeError:
         return False
     return True
-
-
-def _affected(entity: port.AffectedEntity, masking: Masking) -> AffectedEntity:
-    return AffectedEntity(
-        kind="remote" if entity.kind == "remote" else "file",
-        name=masking.text(entity.name),
-        before=_hex(entity.before),
-        after=_hex(entity.after),
-    )
-
-
-def _hex(digest: str | None) -> str | None:
-    return None if digest is None else digest.removeprefix("sha256:")
-
-
-def _summary(output: Json) -> str:
-    return _shortened(canonical(output).decode())
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= SUMMARY_CHARACTERS_MAX else text[: SUMMARY_CHARACTERS_MAX - 1] + "…"
-
-
-def report_to_json(reported: Reported) -> JsonObject:
-    """A report as JSON, for the spool."""
-    outcome = reported.outcome
-    return {
-        "invocation_id": reported.invocation_id,
-        "type": type(outcome).__name__,
-        "payload": outcome.to_json(),
-        "stage": list(reported.stage),
-        "evidence": [[type(word).__name__, word.to_json()] for word in reported.evidence],
-        "wait_us": reported.wait_us,
-    }
-
-
-def report_from_json(value: JsonObject) -> Reported:
-    """The report that `report_to_json` wrote; raises KeyError and pydantic's ValidationError."""
-    evidence = tuple(
-        EVENT_TYPES[name].payload.model_validate(word) for name, word in _pairs(value["evidence"])
-    )
-    return Reported(
-        invocation_id=str(value["invocation_id"]),
-        told=outcome_from(str(value["type"]), value["payload"]),  # type: ignore[arg-type]  # validated there
-        stage=StageKey(*(str(part) for part in _items(value["stage"]))),
-        evidence=evidence,
-        wait_us=int(str(value["wait_us"])),
-    )
-
-
-def _items(value: Json) -> list[Json]:
-    return value if isinstance(value, list) else []
-
-
-def _pairs(value: Json) -> list[tuple[str, Json]]:
-    return [(str(pair[0]), pair[1]) for pair in _items(value) if isinstance(pair, list)]

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.canonical import _quickly_read, parse_json
 from interlock.errors import NotJsonError
+from interlock.strict_json import _quickly_read, parse_json
 
 STRINGS = st.sampled_from(
     ['""', '"a"', '"b"', '":"', '",{"', '"ü"', '"\x7f"', r'"\n"', r'"\u0000"', r'"\\"', '"a']

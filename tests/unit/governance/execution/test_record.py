@@ -25,7 +25,7 @@ from tests.support.permitted import (
     types_of,
 )
 from tests.support.workbench import FailingLedger, Workbench, tools
-from workers.report import output_rejected
+from workers.receipt import output_rejected
 
 ECHO = tools()["echo"]
 GRANTED = ["ToolInvocationRequested", "ApprovalGranted"]

@@ -19,7 +19,7 @@ from interlock.tier import Tier, ToolCapability
 from tests.support.permitted import Asked, grant, put_contracts
 from tests.support.workbench import Workbench
 from workers.mask import Masking
-from workers.report import report_to_json
+from workers.report_form import report_to_json
 from workers.supervisor.port import AffectedEntity, Completed, Failed, NotStarted, Outcome
 
 SECRET = 'sword"fish-ä-4711'

@@ -17,7 +17,8 @@ from interlock.mark import mark_non_finite
 from tests.support.permitted import Asked, grant
 from tests.support.workbench import FailingLedger, Workbench, tools
 from workers.claim import Prepared
-from workers.report import PLAIN_BYTES_MAX, PlainDraft, plain_output
+from workers.draft import PlainDraft
+from workers.receipt import PLAIN_BYTES_MAX, plain_output
 from workers.supervisor.port import AffectedEntity, Completed, Failed, Outcome, SandboxReport
 
 ECHO = tools()["echo"]
