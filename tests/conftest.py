@@ -28,6 +28,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # No time limit an example: two busy cores are no fault of the code. pytest's own limit stands.
     settings.register_profile("interlock", deadline=None, print_blob=True)
     settings.load_profile("interlock")
+    config.addinivalue_line("markers", "sqlite: is about the files of the ledger on SQLite")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -46,6 +47,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip by name what cannot run here."""
     if item.get_closest_marker("root") is not None and os.geteuid() != 0:
         pytest.skip("needs to start as root")
+    if item.get_closest_marker("sqlite") is not None and wanted() != "sqlite":
+        pytest.skip("is about SQLite's files")
     for marker in item.iter_markers("system_package"):
         require_system_package(*marker.args)
 

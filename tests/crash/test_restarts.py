@@ -9,6 +9,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from tests.support.calling import shell
 from tests.support.crashing import fire_all, hurt_system, settle
 from tests.support.postgres import postgres_server
@@ -48,6 +50,7 @@ def test_up_killed_in_mid_work_leaves_nothing_and_starts_again_at_once(rng: rand
         assert settle(system, traffic) == []
 
 
+@pytest.mark.sqlite
 def test_what_a_crash_left_half_done_is_finished_after_two_restarts_without_a_ledger(
     rng: random.Random,
 ) -> None:
@@ -89,6 +92,7 @@ def test_the_same_on_a_server_that_is_away_at_one_start_and_dies_in_the_next(rng
         assert settle(system, traffic) == []
 
 
+@pytest.mark.sqlite
 def test_a_ledger_that_takes_no_writes_for_longer_than_a_lease_costs_nobody_its_claim(
     rng: random.Random,
 ) -> None:

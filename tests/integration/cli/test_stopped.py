@@ -184,6 +184,7 @@ def test_a_directory_that_does_not_exist_is_not_made(tmp_path: Path) -> None:
     assert not missing.path.exists()
 
 
+@pytest.mark.sqlite
 def test_what_nobody_expected_is_one_line_that_names_its_log(stopped: Directory, tmp_path: Path) -> None:
     stopped.data.ledger.write_bytes(b"no database" * 1_000)
     said = stopped.run("log", TMPDIR=str(tmp_path))
