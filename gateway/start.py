@@ -63,9 +63,19 @@ def run_up(directory: DataDirectory, environment: Mapping[str, str]) -> int:
     )
 
 
-def run_role(name: str, directory: DataDirectory, environment: Mapping[str, str]) -> int:
+def _never() -> bool:
+    return False
+
+
+def run_role(
+    name: str,
+    directory: DataDirectory,
+    environment: Mapping[str, str],
+    was_told_to_stop: Callable[[], bool] = _never,
+) -> int:
     """Run one role in the foreground until SIGTERM or SIGINT; returns its exit status.
 
+    `was_told_to_stop` says whether that came before the role listened by itself; then none is started.
     `name` is `governor`, `scheduler`, `projector` or `pool-NAME`, of a replica also with its number; raises
     KeyError for any other.
     """
@@ -78,7 +88,8 @@ def run_role(name: str, directory: DataDirectory, environment: Mapping[str, str]
     from gateway.roles import set_up
 
     set_up(Parts.of(directory, environment))
-    return wanted.start(_foreground(name, directory))
+    context = _foreground(name, directory)
+    return 0 if was_told_to_stop() else wanted.start(context)
 
 
 def _require_readable(environment: Mapping[str, str]) -> None:

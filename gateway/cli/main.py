@@ -13,6 +13,7 @@ import tempfile
 import traceback
 from collections.abc import Sequence
 
+from gateway.cli.early import EarlyStop
 from gateway.cli.name import command_name
 from gateway.cli.output import ReaderGoneError, complain
 from gateway.cli.verdict import Exit
@@ -27,6 +28,8 @@ UNUSABLE = frozenset(
 """What is wrong with a name that somebody gave, rather than with this program."""
 FOREGROUND = frozenset(("up", "run", "demo", "bench"))
 """Commands that end things in order, whatever was imported."""
+SERVING = frozenset(("up", "run"))
+"""Commands that may be told to stop at any moment of their start."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -37,10 +40,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     if arguments is not None:
         return _flushed(_run(list(arguments)))
+    command = set(sys.argv[1:2])
+    stop = EarlyStop()
+    if command & SERVING:
+        stop.listen()
     gc.set_threshold(*FEW_COLLECTIONS)
-    status = _flushed(_run(sys.argv[1:]))
-    if not set(sys.argv[1:2]) & FOREGROUND:
+    status = _flushed(_run(sys.argv[1:], stop))
+    if not command & FOREGROUND:
         os._exit(status)
+    if command & SERVING:
+        stop.leave()
     return status
 
 
@@ -56,13 +65,17 @@ def _flushed(status: int) -> int:
     return status
 
 
-def _run(arguments: list[str]) -> int:
+def _run(arguments: list[str], stop: EarlyStop | None = None) -> int:
     try:
-        return _obey(arguments)
+        return _obey(arguments, stop)
     except (ReaderGoneError, BrokenPipeError):
         return _reader_gone()
     except KeyboardInterrupt:
         return INTERRUPTED
+    except SystemExit:
+        if stop is None or not stop.is_set():
+            raise
+        return Exit.OK
     except UsageError as error:
         complain(str(error))
         return Exit.USAGE
@@ -73,13 +86,13 @@ def _run(arguments: list[str]) -> int:
         return _unexpected(error)
 
 
-def _obey(arguments: list[str]) -> int:
+def _obey(arguments: list[str], stop: EarlyStop | None) -> int:
     from typer._click.exceptions import ClickException, NoArgsIsHelpError
 
     from gateway.cli.app import build
 
     try:
-        status = build()(arguments, prog_name=command_name(), standalone_mode=False)
+        status = build()(arguments, prog_name=command_name(), standalone_mode=False, obj=stop)
     except NoArgsIsHelpError as error:
         print(error.format_message(), file=sys.stderr)
         return Exit.USAGE

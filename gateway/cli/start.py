@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from gateway.cli.early import EarlyStop
 from gateway.cli.option import AsJson, Data
 from gateway.cli.place import named_directory
 from interlock.errors import UsageError
@@ -30,20 +31,24 @@ def up(data: Data = None) -> int:
     return run_up(named_directory(data), dict(os.environ))
 
 
-def run(role: _Role, name: _Pool = None, data: Data = None) -> int:
+def run(context: typer.Context, role: _Role, name: _Pool = None, data: Data = None) -> int:
     """Run one role in the foreground: governor, scheduler, projector, or pool NAME."""
     _collect_as_usual()
+    wanted = _role_name(role, name)
+    from gateway.start import run_role
+
+    stop = context.obj if isinstance(context.obj, EarlyStop) else EarlyStop()
+    return run_role(wanted, named_directory(data), dict(os.environ), stop.is_set)
+
+
+def _role_name(role: str, name: str | None) -> str:
     if role == "pool":
         if name not in POOLS:
             raise UsageError(f"a pool is one of {', '.join(POOLS)}")
-        from gateway.start import run_role
-
-        return run_role(f"pool-{name}", named_directory(data), dict(os.environ))
+        return f"pool-{name}"
     if role not in ROLES or name is not None:
         raise UsageError(f"a role is one of {', '.join(ROLES)}, or pool NAME")
-    from gateway.start import run_role
-
-    return run_role(role, named_directory(data), dict(os.environ))
+    return role
 
 
 def demo(
