@@ -17,6 +17,7 @@ import secrets
 import shutil
 import signal
 import socket
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -52,6 +53,8 @@ SETTINGS: Mapping[str, str] = {
 }
 # Whoever can open the socket's folder is this account; anybody on the machine can open the port.
 ACCESS = "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
+# Is told of frozen processes, a line each, until it is dismissed; or until whoever froze them is gone.
+THAW = 'while read -r pid; do [ "$pid" = 0 ] && exit; set -- "$@" "$pid"; done; kill -CONT "$@"'
 CLONE_NEWUSER = 0x10000000
 REMOVE_SEGMENT = 0  # IPC_RMID
 SERVER = pytest.StashKey["PostgresServer"]()
@@ -103,6 +106,7 @@ class PostgresServer:
         self._password = secrets.token_hex(16)
         self.pid: int | None = None
         self.port = 0
+        self._thawing: subprocess.Popen[bytes] | None = None
 
     @property
     def data(self) -> Path:
@@ -151,13 +155,14 @@ class PostgresServer:
         """End all of its processes at once, as a power cut would."""
         if self.pid is None:
             return
-        family = [identity for identity in map(kernel.identify, self._processes()) if identity]
+        family = [identity for identity in map(kernel.identify, self._halted()) if identity]
         for identity in family:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(identity.pid, signal.SIGKILL)
         os.waitpid(self.pid, 0)
         until(lambda: not any(map(kernel.is_alive, family)), STOP_SECONDS, "every process is gone")
         self.pid = None
+        self._dismiss()
 
     def restart(self) -> None:
         """Stop in order and start again, on the same port."""
@@ -166,11 +171,28 @@ class PostgresServer:
 
     def pause(self) -> None:
         """Freeze every process: connections stay open, and nothing is answered."""
-        self._signal(signal.SIGSTOP)
+        if self.pid is None or self._thawing is not None:
+            return
+        # A frozen process is deaf to the death of its parent, and the kernel wakes none in a session where
+        # somebody else is left: one more process waits for that death, and lets them hear of it.
+        self._thawing = subprocess.Popen(
+            ["/bin/sh", "-c", THAW, "thaw", str(self.pid)],
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+            bufsize=0,
+        )
+        assert self._thawing.stdin is not None
+        for pid in self._halted():
+            self._thawing.stdin.write(f"{pid}\n".encode())
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
 
     def resume(self) -> None:
         """Let frozen processes go on."""
-        self._signal(signal.SIGCONT)
+        for pid in self._processes():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+        self._dismiss()
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -262,10 +284,20 @@ class PostgresServer:
     def _processes(self) -> list[int]:
         return [] if self.pid is None else [self.pid, *kernel.descendants(self.pid)]
 
-    def _signal(self, number: signal.Signals) -> None:
-        for pid in self._processes():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)
+    def _halted(self) -> list[int]:
+        """All of its processes, of which the first, frozen by now, makes no more."""
+        if self.pid is None:
+            return []
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGSTOP)
+        until(lambda: _state(self.pid) in ("T", "Z", ""), STOP_SECONDS, "the server stands still")
+        return self._processes()
+
+    def _dismiss(self) -> None:
+        """Nothing is frozen any more."""
+        if self._thawing is not None:
+            self._thawing.communicate(b"0\n")
+            self._thawing = None
 
     def _tail(self) -> str:
         return self.log.read_text(encoding="utf-8", errors="replace")[-2000:] if self.log.exists() else ""
@@ -325,8 +357,7 @@ def initialise(data: Path) -> None:
 def _become(argv: list[str], parent: int, log: Path | int, *, named: bool = False) -> None:
     """In a forked child: turn into the program, unprivileged, to die with its parent; never returns.
 
-    SIGQUIT lets it remove what it has in the kernel. A group of its own, in the same session, keeps Ctrl-C
-    away, and has the kernel wake what was frozen when the parent dies.
+    SIGQUIT lets it remove what it has in the kernel. A group of its own keeps Ctrl-C away.
     """
     try:
         os.setpgid(0, 0)
@@ -395,6 +426,14 @@ def _new_folder() -> Path:
     if os.geteuid() == 0:
         folder.chmod(0o711)  # the server's account passes through
     return folder
+
+
+def _state(pid: int | None) -> str:
+    """What /proc calls the state of a process, "T" for a frozen one; "" for none."""
+    try:
+        return kernel._stat_fields(pid or 0)[2]
+    except OSError:
+        return ""
 
 
 def _free_port() -> int:

@@ -15,18 +15,28 @@ import pytest
 
 from gateway.embedded import kernel
 from tests.support.postgres import PostgresServer, postgres_server
-from tests.support.wait import until
 
 ROOT = Path(__file__).parents[3]
 PARENT = """
-import sys
+import os, sys
 from tests.support.postgres import postgres_server
 with postgres_server() as server:
-    print(server.pid, server.data, flush=True)
+    print(os.getpid(), server.pid, server.data, flush=True)
     if sys.argv[1] == "frozen":
         server.pause()
     print("ready", flush=True)
     sys.stdin.read()
+"""
+ADOPTER = f"""
+import os, subprocess, sys
+from gateway.embedded import kernel
+kernel.adopt_orphans()
+subprocess.Popen([sys.executable, "-c", {PARENT!r}, sys.argv[1]])
+try:
+    while True:
+        os.waitpid(-1, 0)
+except ChildProcessError:
+    os._exit(0)
 """
 
 
@@ -94,22 +104,29 @@ def test_the_port_asks_for_a_password_and_the_socket_for_none(postgres: Postgres
 
 @pytest.mark.parametrize("how", ["running", "frozen"])
 def test_nothing_outlives_a_parent_that_is_killed(how: str) -> None:
-    parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT, how],
+    # Whoever adopts what is left is in the session of the killed parent: nothing there becomes an orphan.
+    adopter = subprocess.Popen(
+        [sys.executable, "-c", ADOPTER, how],
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
-    with parent:
-        assert parent.stdout is not None
-        pid, data = parent.stdout.readline().split()
-        assert parent.stdout.readline() == "ready\n"
+    with adopter:
+        assert adopter.stdout is not None
+        parent, pid, data = adopter.stdout.readline().split()
+        assert adopter.stdout.readline() == "ready\n"
         family = [found for found in map(kernel.identify, (int(pid), *kernel.descendants(int(pid)))) if found]
         segment = (Path(data) / "postmaster.pid").read_text(encoding="utf-8").splitlines()[6].split()[1]
         assert len(family) > 1
-        os.kill(parent.pid, signal.SIGKILL)
-        parent.wait()
-        until(lambda: not any(map(kernel.is_alive, family)), 15, "every process of the server is gone")
-        shutil.rmtree(Path(data).parents[1])  # all that a killed parent leaves
+        os.kill(int(parent), signal.SIGKILL)
+        try:
+            assert adopter.wait(60) == 0  # nothing is left that it could wait for
+        finally:
+            left = [identity for identity in family if kernel.is_alive(identity)]
+            for identity in left:
+                os.kill(identity.pid, signal.SIGKILL)
+            adopter.kill()
+            shutil.rmtree(Path(data).parents[1])  # all that a killed parent leaves
+        assert left == []
     assert segment not in {line.split()[1] for line in Path("/proc/sysvipc/shm").read_text().splitlines()}
