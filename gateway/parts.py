@@ -14,7 +14,7 @@ from gateway.store import open_ledger, open_projection, sequencer_of
 from governance.adapters.aes_sealer import AesSealer
 from governance.keys import KeyPurpose, make_keys, read_key, read_public
 from interlock.adapters.ed25519 import Ed25519Signer, kid_of
-from interlock.adapters.redis_client import connect
+from interlock.adapters.redis_client import connect, waiting_name
 from interlock.adapters.redis_stream import RedisEventStream
 from interlock.adapters.redis_waker import RedisWaker
 from interlock.clock import SystemClock, clock_from
@@ -72,12 +72,12 @@ class Parts:
     def stream(self) -> RedisEventStream:
         """The stream of events."""
         url = self.directory.broker_client_url
-        return RedisEventStream(connect(url), connect(url, blocking=True))
+        return RedisEventStream(connect(url), connect(url, blocking=True, name=waiting_name()))
 
     def waker(self) -> RedisWaker:
         """Wake-ups between roles."""
         url = self.directory.broker_client_url
-        return RedisWaker(connect(url), connect(url, blocking=True))
+        return RedisWaker(connect(url), connect(url, blocking=True, name=waiting_name()))
 
 
 def public_key_of(private: bytes) -> str:

@@ -10,8 +10,8 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
 
 from gateway.claimant import lock_probe
@@ -37,9 +37,10 @@ from governance.sensitive import opened_arguments
 from governance.toolbox import Toolbox
 from interlock.adapters.celery_hints import CeleryHintPublisher
 from interlock.adapters.ed25519 import Ed25519KeyRing, is_signed_by, kid_of
-from interlock.adapters.redis_client import connect
+from interlock.adapters.redis_client import connect, end_waits, waiting_name
 from interlock.adapters.redis_stream import RedisProjectionNotice
 from interlock.adapters.request_queue import RequestQueue
+from interlock.errors import BrokerUnavailableError
 from interlock.proposal import DECIDE_QUEUE, PROPOSE_QUEUE
 from interlock.seal import Purpose, SealVerifier
 from interlock.stream import EventStream
@@ -57,6 +58,7 @@ from workers.project import ProjectSettings, StreamProjector
 logger = logging.getLogger("interlock")
 
 SWEEP_SECONDS = 0.5
+NUDGE_SECONDS = 0.05
 EXIT_FENCED = 4
 EXIT_LOOP_ENDED = 5
 
@@ -149,7 +151,8 @@ def _what_is_gone(parts: Parts, ledger: Ledger, stream: EventStream) -> str | No
 def intake_of(parts: Parts, queue: str, boot_id: str) -> RedisIntake:
     """One loop's way into a queue, with lists of its own."""
     url = parts.directory.broker_client_url
-    return RedisIntake(connect(url), connect(url, blocking=True), queues=(queue,), boot=boot_id)
+    waiting = connect(url, blocking=True, name=waiting_name())
+    return RedisIntake(connect(url), waiting, queues=(queue,), boot=boot_id)
 
 
 def run_scheduler(context: RoleContext, parts: Parts) -> int:
@@ -279,6 +282,19 @@ def _run_loops(
     context.ready()
     context.stopping.wait()
     over.set()
+    _see_out(threads, context.directory.broker_client_url)
+    return EXIT_LOOP_ENDED if failed else 0
+
+
+def _see_out(threads: Collection[threading.Thread], broker_url: str) -> None:
+    """Wait for the loops to end; what they wait for in the broker is over at once."""
+    client = connect(broker_url)
+    with suppress(BrokerUnavailableError):
+        for thread in threads:
+            thread.join(NUDGE_SECONDS)
+            while thread.is_alive():
+                end_waits(client, waiting_name())
+                thread.join(NUDGE_SECONDS)
+    client.close()
     for thread in threads:
         thread.join()
-    return EXIT_LOOP_ENDED if failed else 0

@@ -7,6 +7,7 @@ connection before the first command.
 from __future__ import annotations
 
 import logging
+import os
 import secrets
 import socket
 from collections.abc import Iterator, Mapping
@@ -30,11 +31,12 @@ WRONG_KIND = "WRONGTYPE"
 _LOG = logging.getLogger(__name__)
 
 
-def connect(url: str, *, blocking: bool = False) -> Redis:
+def connect(url: str, *, blocking: bool = False, name: str = "") -> Redis:
     """A client that answers bytes; safe to share between threads, never across a fork.
 
     `url` is `unix:///path?db=0`, Celery's `redis+socket:///path?virtual_host=0`, or `redis[s]://…`. A
-    blocking client waits for an answer as long as its command does; any other at most 5 seconds.
+    blocking client waits for an answer as long as its command does; any other at most 5 seconds. The server
+    lists its connections under `name`.
     """
     options: dict[str, Any] = {
         "retry": Retry(NoBackoff(), 0),
@@ -44,8 +46,26 @@ def connect(url: str, *, blocking: bool = False) -> Redis:
         "socket_connect_timeout": TIMEOUT_SECONDS,
         "decode_responses": False,
         "protocol": 2,
+        "client_name": name or None,
     }
     return Redis(connection_pool=_pool(url, options))
+
+
+def waiting_name() -> str:
+    """The name of connections on which this process waits for what may not come."""
+    return f"interlock:{socket.gethostname()}:{os.getpid()}"
+
+
+def end_waits(client: Redis, name: str) -> None:
+    """Whatever connections of this name wait for ends now, as if its time had run out.
+
+    Raises BrokerUnavailableError.
+    """
+    with broker_errors():
+        listed: Any = client.client_list()
+        for each in listed:
+            if each["name"] == name and "b" in each["flags"]:
+                client.client_unblock(int(each["id"]))
 
 
 def _pool(url: str, options: dict[str, Any]) -> ConnectionPool:

@@ -28,6 +28,8 @@ from kombu.transport.redis import Channel
 from kombu.utils.objects import cached_property
 from redis.exceptions import ConnectionError, ResponseError  # noqa: A004 - the one that kombu knows
 
+from interlock.adapters.redis_client import end_waits, waiting_name
+from interlock.errors import BrokerUnavailableError
 from interlock.hint import RUN_TASK
 from interlock.tier import Pool
 
@@ -123,6 +125,18 @@ OpenPool = Callable[[str], ServedPool]
 class PatientChannel(Channel):
     """kombu's channel, which survives what would end the worker: an item that is no message, and a broker
     that answers and refuses (its disk is full, it is loading), which is waited for like one that is away."""
+
+    @property
+    def client_name(self) -> str:  # type: ignore[override]  # kombu: only ever read there
+        """Under which the server lists the connections of this process."""
+        return waiting_name()
+
+    def close(self) -> None:
+        """Close; the rest of the time for which the server was asked to wait is nobody's."""
+        if self._in_poll:  # type: ignore[attr-defined]  # kombu: stubs lack it
+            with contextlib.suppress(BrokerUnavailableError), self.conn_or_acquire() as client:
+                end_waits(client, self.client_name)
+        super().close()
 
     def _brpop_read(self, **options: Any) -> Any:
         try:

@@ -35,6 +35,7 @@ REPLIES_MAX = 10_000
 """Answers that one reply list keeps for a producer that does not read."""
 SLICE_SECONDS = 0.05
 """How long an item on a list that is not waited on may lie; the busiest list is the one waited on."""
+EARLY_SECONDS = 0.01
 IDLE_SLICE_SECONDS = 0.25
 """Likewise once nothing came for a while: only on lists of priorities, which few use."""
 
@@ -83,7 +84,8 @@ class RedisIntake:
             remaining = give_up_at - time.monotonic()
             if batch.items or remaining <= 0:
                 return batch
-            self._wait(min(remaining, self._slice_seconds))
+            if not self._wait(min(remaining, self._slice_seconds)):
+                return batch
             self._wait_longer()
 
     def _once(self, limit: int) -> TakenBatch:
@@ -121,16 +123,21 @@ class RedisIntake:
         self._hot = queue
         return TakenBatch(name, tuple(TakenItem(raw, queue, deliveries) for raw in items), int(at_us))
 
-    def _wait(self, seconds: float) -> None:
-        """Until the busiest list has something; moving its end to its end leaves it as it is."""
+    def _wait(self, seconds: float) -> bool:
+        """Until the busiest list has something; moving its end to its end leaves it as it is.
+
+        False where the wait was ended for us, as `end_waits` does: this process is about to stop.
+        """
+        over_at = time.monotonic() + seconds
         with self._errors():
-            self._waiting.blmove(
+            moved = self._waiting.blmove(
                 self._hot,
                 self._hot,
                 max(seconds, 0.001),  # type: ignore[arg-type]  # the server takes fractions
                 "RIGHT",
                 "RIGHT",
             )
+        return moved is not None or time.monotonic() > over_at - EARLY_SECONDS
 
     def _wait_longer(self) -> None:
         """Each time in vain; not where another queue's own list is among those that are not waited on."""

@@ -94,7 +94,9 @@ def test_a_role_that_still_starts_ends_in_order(
         watcher = server.client()
         if moment == "before its stores":
             fcntl.flock(lock, fcntl.LOCK_EX)
-        environment = {**os.environ, "INTERLOCK_BROKER_URL": server.celery_url}
+        # Whoever idles would wait for an hour.
+        settings = {"INTERLOCK_BROKER_URL": server.celery_url, "INTERLOCK_POLL_MS": "3600000"}
+        environment = {**os.environ, **settings}
         processes = [start(kind, data, environment) for kind in kinds]
         with ended(*processes):
             if moment == "before its stores":
