@@ -9,10 +9,18 @@ from typing import Any
 
 import pytest
 
+from tests.support.commanding import command_server
 from tests.support.live import FACES, Face, Live, running
 from tests.support.source import ROOT
 
 CASES = ROOT.parent / "shared" / "cases"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def commands() -> Iterator[None]:
+    """Whatever runs commands here forks them."""
+    with command_server():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from interlock.adapters.redis_client import connect
 from interlock.errors import OursToFixError
 from interlock.event import StoredEvent, evidence_stream, invocation_stream
 from interlock.identifier import new_id
+from tests.support.commanding import run_command
 from tests.support.source import ROOT
 from tests.support.store import store_settings
 from tests.support.wait import until
@@ -57,8 +57,7 @@ class Live:
         self, *arguments: str, stdin: bytes = b"", seconds: float = 60
     ) -> subprocess.CompletedProcess[bytes]:
         """Run one command of the product against this system."""
-        line = [sys.executable, "-m", "gateway.cli", *arguments, "--data", str(self.directory.path)]
-        return subprocess.run(line, input=stdin, capture_output=True, cwd=ROOT, check=False, timeout=seconds)
+        return run_command([*arguments, "--data", str(self.directory.path)], stdin=stdin, seconds=seconds)
 
     def put(self, queue: str, item: bytes) -> None:
         """Push one raw item, as any producer could."""

@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cli.support import Directory, fill, running_on
+from tests.support.commanding import command_server
 from tests.support.store import stored
+
+
+@pytest.fixture(scope="session", autouse=True)
+def commands() -> Iterator[None]:
+    """Whatever runs commands here forks them."""
+    with command_server():
+        yield
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -18,6 +17,7 @@ from gateway.store import open_ledger, open_projection
 from governance.catalogue import add_tools, builtin_tools
 from interlock.projection import ToolProjector
 from interlock.tier import SessionMode
+from tests.support.commanding import run_command
 from tests.support.court import Court
 from tests.support.source import ROOT
 from tests.support.store import give_places, store_settings
@@ -58,14 +58,8 @@ class Directory:
 
     def run(self, *arguments: str, stdin: bytes = b"", **environment: str) -> Said:
         """Run one command to its end."""
-        done = subprocess.run(
-            self.command(*arguments),
-            input=stdin,
-            capture_output=True,
-            cwd=ROOT,
-            env={**os.environ, **environment},
-            check=False,
-            timeout=60,
+        done = run_command(
+            [*arguments, "--data", str(self.path)], stdin=stdin, environment={**os.environ, **environment}
         )
         return Said(done.returncode, done.stdout.decode(), done.stderr.decode())
 

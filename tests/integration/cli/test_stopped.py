@@ -17,6 +17,7 @@ from gateway.store import open_ledger
 from governance.session import open_session
 from interlock.tier import SessionMode
 from tests.integration.cli.support import Directory
+from tests.support.commanding import SERVER
 from tests.support.source import ROOT
 from tests.support.store import give_places, wanted
 
@@ -134,7 +135,7 @@ def test_the_inbox_hides_nothing(stopped: Directory) -> None:
     assert "\u202e" not in said.out
     assert "/home\\u202e txt.etadpu" in said.out
     assert said.out.index("pay version") < said.out.index("shell.run version")
-    requests = stopped.run("inbox", "--json").json["requests"]
+    requests = stopped.run("tools", "list", "--json").json["requests"]
     assert requests[1]["arguments"] == {"argv": ["rm", "-rf", "/home\u202e txt.etadpu"]}
     assert requests[1]["hidden"] == ["U+202E RIGHT-TO-LEFT OVERRIDE"]
 
@@ -250,3 +251,14 @@ def test_the_log_is_followed_over_a_start_of_the_system(stopped: Directory) -> N
     finally:
         process.terminate()
         process.communicate(timeout=10)
+
+
+@pytest.mark.parametrize(
+    "words", [("log",), ("show", "nobody"), ("nonsense",), ("tools", "list", "--json")], ids=" ".join
+)
+def test_a_command_that_is_forked_says_what_one_that_is_started_says(
+    stopped: Directory, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forked = stopped.run(*words)
+    monkeypatch.delenv(SERVER, raising=False)
+    assert stopped.run(*words) == forked
