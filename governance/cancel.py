@@ -5,11 +5,11 @@ What runs is ended by its supervisor, which reads the request from the ledger; n
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from governance import lock
 from governance.decide import done, ending
-from governance.ledger import Append, Head, Ledger
+from governance.ledger import Append, Head, Ledger, head_with
 from governance.line import Line
 from interlock.decision import Reason
 from interlock.event import CancellationRequested, invocation_stream, new_event
@@ -64,7 +64,7 @@ def cancel(
 
 def _append(head: Head, by: str, reason: str) -> Append:
     asked = new_event(CancellationRequested(by=by, reason=reason), cause=by, actor=by)
-    after = replace(head, cancel=True)
+    after = head_with(head, cancel=True)
     events = [asked]
     if head.phase in _AT_ONCE:
         sentence = reason or "it was cancelled before it began"

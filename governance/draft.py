@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from governance.action import action_of
-from governance.ledger import Head, head_with
+from governance.ledger import Head
 from governance.sensitive import Sealer, sealed_arguments
 from governance.toolbox import KnownTool
 from interlock.canonical import JsonObject, canonical, freeze, sha256_hex
@@ -126,7 +126,7 @@ def deadline_us(proposal: Proposal, now_us: int) -> int:
 def first_head(ready: Draft, until_us: int, *, is_first: bool) -> Head:
     """The head of a new invocation, before anything is decided; `is_first`: nothing stands before it."""
     proposal, requested, known = ready.proposal, ready.requested, ready.known
-    return head_with.made(
+    return Head(
         _INVOCATION,
         proposal.id,
         tenant=proposal.tenant,

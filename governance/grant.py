@@ -8,14 +8,14 @@ Rights are those of the moment of the grant, not of the vote.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from governance import lock
 from governance.decide import ACTOR, Clerk, Matter, done, ending
 from governance.docket import Docket, load_dockets
 from governance.gate import Case, Gate
-from governance.ledger import Append, Head, Ledger, LedgerTransaction, LedgerView, StageKey
+from governance.ledger import Append, Head, Ledger, LedgerTransaction, LedgerView, StageKey, head_with
 from governance.line import Line
 from governance.park import parked_due
 from governance.principal import asking_persons, find_principals, may_answer
@@ -230,5 +230,5 @@ def _ended(
         new_event(payload, cause=cause, actor=ACTOR),
         new_event(ending(head, reason), cause=f"invocation:{head.id}@{head.version + 1}", actor=ACTOR),
     ]
-    after = replace(done(head), version=head.version)
+    after = head_with(done(head), version=head.version)
     return Append(head.stream, head.version, events, head=after, tenant=head.tenant, session=head.session)

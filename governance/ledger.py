@@ -11,11 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol
 
 from interlock.event import NewEvent, StoredEvent, Stream
-from interlock.variant import Variants
 from interlock.workspace import DEFAULT_TENANT
 
 
@@ -42,8 +41,7 @@ class KeyOwner(NamedTuple):
     request_digest: str
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(NamedTuple):
     """One row a stream: its version, and the columns that deciding, releasing and claiming read.
 
     The head is a cache of the fold that is written with the events; `verify` compares the two.
@@ -107,8 +105,15 @@ class Head:
         return self.phase != "done"
 
 
-head_with = Variants(Head)
-"""A head with other columns."""
+_PLACES: Mapping[str, int] = MappingProxyType({name: place for place, name in enumerate(Head._fields)})
+
+
+def head_with(head: Head, /, **columns: Any) -> Head:
+    """The head with other columns; raises KeyError for one that there is none of."""
+    values = list(head)
+    for name, value in columns.items():
+        values[_PLACES[name]] = value
+    return Head._make(values)
 
 
 class Due(NamedTuple):

@@ -9,11 +9,10 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 
 from governance.append import ANY_VERSION, key_is_live, require_appends
 from governance.chain import genesis, place
-from governance.ledger import Append, Boot, Due, Head, KeyName, KeyOwner, LedgerInfo, StageKey
+from governance.ledger import Append, Boot, Due, Head, KeyName, KeyOwner, LedgerInfo, StageKey, head_with
 from governance.memory_records import InMemoryRecords, MemoryState
 from interlock.clock import Clock
 from interlock.errors import ConflictError, LedgerClosedError
@@ -205,13 +204,13 @@ class InMemoryTransaction(InMemoryView):
 
     def mark_published(self, invocation_ids: Sequence[str], dues: Sequence[Due]) -> None:
         for invocation_id in invocation_ids:
-            self._change(invocation_id, lambda head: replace(head, published_us=self._now_us))
+            self._change(invocation_id, lambda head: head_with(head, published_us=self._now_us))
         for due in dues:
             self.set_due(due)
 
     def mark_ready(self, invocation_ids: Sequence[str]) -> None:
         def readied(head: Head) -> Head:
-            return head if head.ready else replace(head, ready=True, published_us=0)
+            return head if head.ready else head_with(head, ready=True, published_us=0)
 
         for invocation_id in invocation_ids:
             self._change(invocation_id, readied)
@@ -255,7 +254,7 @@ class InMemoryTransaction(InMemoryView):
         events = [event for event, _digest in placed]
         state.log.extend(events)
         state.streams[stream] = state.streams.get(stream, []) + events
-        state.heads[stream] = replace(
+        state.heads[stream] = head_with(
             head, kind=stream.kind, id=stream.id, version=events[-1].version, at_us=at_us,
             accepted_seq=_accepted_seq(head, before, events[0].seq),
         )  # fmt: skip

@@ -5,9 +5,7 @@ Never counts votes and never grants.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from governance.ledger import Due, Head
+from governance.ledger import Due, Head, head_with
 from governance.sensitive import masked_arguments
 from interlock.approval import ApprovalNeed, ApprovalSnapshot
 from interlock.canonical import thaw
@@ -65,7 +63,7 @@ def approval_request(
 
 def parked_head(head: Head) -> Head:
     """The head of an invocation that waits for an answer."""
-    return replace(head, phase=Phase.AWAITING_APPROVAL.value, ready=False, published_us=0, epoch=0)
+    return head_with(head, phase=Phase.AWAITING_APPROVAL.value, ready=False, published_us=0, epoch=0)
 
 
 def parked_due(head: Head, request: ApprovalRequested) -> Due:

@@ -6,7 +6,7 @@ Never counts a quorum and never grants; a refused vote is evidence with its reas
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from governance.docket import Docket, load_dockets
 from governance.ledger import Append, Due, Ledger, LedgerTransaction
@@ -152,9 +152,8 @@ def _append(docket: Docket, vote: Vote, approver: Principal, now_us: int) -> App
     event = new_event(payload, cause=f"vote:{vote.decision_id}", actor=f"approver:{vote.approver}")
     # Due at once: if whoever voted dies before it wakes governance, the sweep does.
     review = Due(head.kind, head.id, "review", now_us)
-    after = replace(head)
     return Append(
-        head.stream, head.version, [event], head=after, due=review, tenant=head.tenant, session=head.session
+        head.stream, head.version, [event], head=head, due=review, tenant=head.tenant, session=head.session
     )
 
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from governance import lock
-from governance.ledger import Append, Due, Head, Ledger, LedgerTransaction
+from governance.ledger import Append, Due, Head, Ledger, LedgerTransaction, head_with
 from governance.line import Line
 from interlock.decision import Reason
 from interlock.event import (
@@ -97,16 +97,16 @@ class Lost:
 
     def _outcome(self, head: Head, claim: _Claim, now_us: int) -> tuple[Word, Head, Due | None]:
         reason = Reason(code="LEASE_LOST", sentence="the worker that claimed it is gone")
-        idle = replace(head, nonce="", boot="", published_us=0)
+        idle = head_with(head, nonce="", boot="", published_us=0)
         if not (head.may_repeat and claim.may_repeat):
             unknown = ReconciliationRequired(nonce=head.nonce, reason=reason)
-            waiting = replace(idle, phase=Phase.RECONCILIATION_REQUIRED.value, ready=False)
+            waiting = head_with(idle, phase=Phase.RECONCILIATION_REQUIRED.value, ready=False)
             return unknown, waiting, Due(head.kind, head.id, "reconcile", now_us + REMIND_US)
         if head.cancel or head.attempt >= claim.attempts:
             return self._given_up(head, idle)
         alone = head.alone or claim.started.batch > 1
         again = ExecutionAbandoned(nonce=head.nonce, attempt=head.attempt, reason=reason, alone=alone)
-        queued = replace(idle, phase=Phase.QUEUED.value, ready=True, alone=alone)
+        queued = head_with(idle, phase=Phase.QUEUED.value, ready=True, alone=alone)
         look_us = now_us + self.settings.look_again_ms * 1_000
         return again, queued, Due(head.kind, head.id, "release", look_us)
 
@@ -115,7 +115,7 @@ class Lost:
         code = "CANCELLED" if head.cancel else "ATTEMPTS_EXHAUSTED"
         sentence = "cancelled while it ran" if head.cancel else f"lost its worker {head.attempt} times"
         failure = FailureDetail(code=code, sentence=sentence, recoverable=not head.cancel, began=True)
-        final = replace(idle, phase=Phase.DONE.value, ready=False)
+        final = head_with(idle, phase=Phase.DONE.value, ready=False)
         return ToolExecutionFailed(nonce=head.nonce, failure=failure), final, None
 
 

@@ -108,7 +108,7 @@ class Recovery:
         if contract is None:
             return None
         # The head counts the attempt that stands; a prepared one is about to begin the next.
-        before = replace(work, head=replace(work.head, attempt=max(0, work.head.attempt - 1)))
+        before = replace(work, head=work.head._replace(attempt=max(0, work.head.attempt - 1)))
         return Prepared(before, contract, work.permit, nonce, SandboxReport())
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
@@ -130,7 +129,7 @@ def _differing(head: Head, standing: Head) -> Iterator[tuple[str, Any, Any]]:
                 yield column, said, true
 
 
-_COMPARED = tuple(field.name for field in fields(Head) if field.name not in LIVENESS)
+_COMPARED = tuple(name for name in Head._fields if name not in LIVENESS)
 _columns_of = attrgetter(*_COMPARED)
 
 

@@ -6,14 +6,14 @@ What a test tampers with afterwards was right before. Nothing here is a fake.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from governance.anchor import AnchorWriter
 from governance.catalogue import add_tools, builtin_tools
 from governance.keys import KeyPurpose
-from governance.ledger import Append, Due, Head, Ledger
+from governance.ledger import Append, Due, Head, Ledger, head_with
 from governance.session import open_session
 from governance.verification.fault import FaultCode
 from governance.verification.record import LedgerRecords
@@ -134,7 +134,7 @@ class Installation:
         stream = invocation_stream(invocation_id)
         with self.ledger.read() as view:
             head = view.heads([stream])[stream]
-        self.append(stream, payload, replace(head, **columns), due)
+        self.append(stream, payload, head_with(head, **columns), due)
 
     def append(self, stream: Stream, payload: Word, head: Head, due: str | None) -> None:
         """One event in a transaction of its own."""

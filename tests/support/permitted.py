@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from governance.ledger import Append, Due, Head, Ledger
+from governance.ledger import Append, Due, Head, Ledger, head_with
 from interlock.canonical import JsonObject
 from interlock.contract import Tool
 from interlock.event import (
@@ -174,7 +174,7 @@ def head_of(identifier: str, item: Asked, permit: Permit) -> Head:
         batchable=contract.is_batchable,
         cancel=item.cancel,
     )
-    return replace(head, **item.columns)
+    return head_with(head, **item.columns)
 
 
 def types_of(ledger: Ledger, identifier: str, kind: str = "invocation") -> list[str]:
@@ -223,7 +223,7 @@ def cancel(ledger: Ledger, identifier: str, **columns: Any) -> None:
     event = new_event(CancellationRequested(by="operator"), cause="x", actor="operator")
     with ledger.write() as transaction:
         head, due = transaction.heads([stream])[stream], transaction.due_of([stream])[stream]
-        after = replace(head, **{"cancel": True, **columns})
+        after = head_with(head, **{"cancel": True, **columns})
         assert not transaction.append(
             [Append(stream, head.version, [event], after, due, head.tenant, head.session)]
         )

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from governance.adapters.postgres_ledger.binary import number
 from governance.adapters.postgres_ledger.connection import Connection, Database
 from governance.adapters.postgres_ledger.reading import EVENT, HEAD, PostgresView, event_from
 from governance.adapters.postgres_ledger.schema import OPEN
-from governance.ledger import Due, Head, KeyName, KeyOwner
+from governance.ledger import Due, Head, KeyName, KeyOwner, head_with
 from governance.verification.record import EventRecord, StreamRecord
 from interlock.event import StoredEvent, Stream, StreamKind
 
@@ -167,7 +166,7 @@ def _shown(connection: Connection, head: Head, events: Sequence[StoredEvent]) ->
     if head.kind != "invocation" or not events or events[0].version != 1:
         return head
     [row] = _all(connection, _ORD, head.stream)
-    return replace(head, accepted_seq=events[0].seq if row[0] == head.accepted_seq else -1)
+    return head_with(head, accepted_seq=events[0].seq if row[0] == head.accepted_seq else -1)
 
 
 def _readable(row: tuple[Any, ...]) -> StoredEvent | None:

@@ -5,8 +5,6 @@ Triggers are the fence, `verify` is the proof. Never holds a statement that is n
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 from governance.ledger import Head
 
 SCHEMA_VERSION = 1
@@ -18,11 +16,11 @@ EVENT_COLUMNS = (
 )  # fmt: skip
 """In the order of StoredEvent, between its seq and its hash, which lie in `event_seq`."""
 
-HEAD_COLUMNS = tuple(field.name for field in fields(Head))
+HEAD_COLUMNS = Head._fields
 
 HEAD_TYPES = tuple(
-    "boolean" if isinstance(field.default, bool) else "bigint" if isinstance(field.default, int) else "text"
-    for field in fields(Head)
+    "boolean" if isinstance(default, bool) else "bigint" if isinstance(default, int) else "text"
+    for default in map(Head._field_defaults.get, HEAD_COLUMNS)
 )
 """The type of each column, in the order of HEAD_COLUMNS."""
 

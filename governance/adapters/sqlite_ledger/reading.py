@@ -20,7 +20,7 @@ from governance.adapters.sqlite_ledger.schema import (
     TWIN,
 )
 from governance.append import key_is_live
-from governance.ledger import Boot, Due, Head, KeyName, KeyOwner, StageKey, head_with
+from governance.ledger import Boot, Due, Head, KeyName, KeyOwner, StageKey
 from interlock.event import StoredEvent, Stream
 from interlock.workspace import DEFAULT_TENANT
 
@@ -195,7 +195,7 @@ def head_from(row: Row) -> Head:
     values = list(row)
     for place in HEAD_BOOLEANS:
         values[place] = values[place] == 1
-    return head_with.made(*values)
+    return Head._make(values)
 
 
 def event_from(row: Row) -> StoredEvent:

@@ -5,8 +5,6 @@ Triggers are the fence, `verify` is the proof. Never holds a statement that is n
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 from governance.ledger import Head
 
 SCHEMA_VERSION = 1
@@ -18,9 +16,11 @@ EVENT_COLUMNS = (
 )  # fmt: skip
 """In the order of StoredEvent; `payload_sha` stands beside them."""
 
-HEAD_COLUMNS = tuple(field.name for field in fields(Head))
+HEAD_COLUMNS = Head._fields
 
-HEAD_BOOLEANS = tuple(place for place, field in enumerate(fields(Head)) if isinstance(field.default, bool))
+HEAD_BOOLEANS = tuple(
+    place for place, name in enumerate(HEAD_COLUMNS) if isinstance(Head._field_defaults.get(name), bool)
+)
 """Places of the columns that SQLite keeps as 0 and 1."""
 
 READY = "ready = 1 AND phase IN ('queued', 'retry_wait')"
@@ -70,8 +70,8 @@ END
 def _head_table() -> str:
     """The head's columns are the fields of `Head`: one list, not two."""
     columns = [
-        f"{field.name} {'INTEGER' if isinstance(field.default, int) else 'TEXT'} NOT NULL"
-        for field in fields(Head)
+        f"{name} {'INTEGER' if isinstance(Head._field_defaults.get(name), int) else 'TEXT'} NOT NULL"
+        for name in HEAD_COLUMNS
     ]
     return f"CREATE TABLE head ({', '.join(columns)}, PRIMARY KEY (kind, id)) STRICT"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from governance.ledger import (
     LedgerTransaction,
     LedgerView,
     StageKey,
+    head_with,
 )
 from governance.memory_ledger import InMemoryLedger
 from interlock.clock import ManualClock
@@ -120,7 +120,7 @@ class Abandoned(Exception):  # noqa: N818 - no error: the test changes its mind
 def replace_version(append: Append, transaction: LedgerTransaction) -> Append:
     """The same append once more, at the version that stands within the transaction."""
     found = transaction.heads([append.stream]).get(append.stream)
-    head = None if append.head is None else replace(append.head, phase="queued", ready=True)
+    head = None if append.head is None else head_with(append.head, phase="queued", ready=True)
     return append._replace(expected=0 if found is None else found.version, head=head)
 
 
@@ -190,7 +190,7 @@ def by_rank(said: list[tuple[str, object]]) -> list[tuple[str, object]]:
 
     def ranked(answer: Any) -> Any:
         if isinstance(answer, Head):
-            return replace(answer, accepted_seq=ranks[answer.accepted_seq])
+            return head_with(answer, accepted_seq=ranks[answer.accepted_seq])
         if isinstance(answer, dict):
             return {key: ranked(value) for key, value in answer.items()}
         return [ranked(value) for value in answer] if type(answer) is list else answer

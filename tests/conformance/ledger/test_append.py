@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 
 import pytest
 
 from governance.append import ANY_VERSION
 from governance.chain import genesis, link
-from governance.ledger import Append, Due, Head, Ledger
+from governance.ledger import Append, Due, Head, Ledger, head_with
 from interlock.canonical import sha256_hex
 from interlock.clock import ManualClock
 from interlock.event import Stream, evidence_stream, invocation_stream
@@ -92,7 +91,7 @@ def test_an_append_without_events_is_a_mistake(ledger: Ledger) -> None:
 def test_a_stream_can_be_appended_to_again_in_one_transaction(ledger: Ledger) -> None:
     with ledger.write() as transaction:
         assert transaction.append([an_append("i-1")]) == set()
-        queued = replace(
+        queued = head_with(
             transaction.heads([invocation_stream("i-1")])[invocation_stream("i-1")], phase="queued"
         )
         assert transaction.append([an_append("i-1", 1, head=queued)]) == set()
@@ -111,10 +110,10 @@ def test_the_head_is_what_was_given_with_version_time_and_order_set_by_the_ledge
         external=True, batchable=True, alone=True, cancel=True,
     )  # fmt: skip
     write(ledger, an_append("i-1", head=given))
-    assert head_of(ledger, "i-1") == replace(given, version=1, at_us=clock.now_us(), accepted_seq=2)
-    other = replace(given, pool="fs", tool="fs.read", priority=7, ready=False, phase="running")
+    assert head_of(ledger, "i-1") == head_with(given, version=1, at_us=clock.now_us(), accepted_seq=2)
+    other = head_with(given, pool="fs", tool="fs.read", priority=7, ready=False, phase="running")
     write(ledger, an_append("i-1", 1, head=other))
-    assert head_of(ledger, "i-1") == replace(other, version=2, at_us=clock.now_us(), accepted_seq=2)
+    assert head_of(ledger, "i-1") == head_with(other, version=2, at_us=clock.now_us(), accepted_seq=2)
 
 
 def test_without_a_head_the_one_that_stands_moves_on(ledger: Ledger) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from governance.append import KEY_LIFE_US
-from governance.ledger import Append, Boot, Due, Head, KeyName, KeyOwner, Ledger, StageKey
+from governance.ledger import Append, Boot, Due, Head, KeyName, KeyOwner, Ledger, StageKey, head_with
 from interlock.clock import ManualClock
 from interlock.errors import ConflictError, LedgerClosedError
 from interlock.event import Stream, invocation_stream
@@ -165,13 +163,13 @@ def test_what_is_published_is_counted_until_it_is_claimed(ledger: Ledger, clock:
         transaction.mark_published(["i-1", "i-2"], [Due("invocation", "i-1", "release", 99)])
         assert ids(transaction.next_ready("pure", 10)) == ["i-3"]
         published = transaction.heads([invocation_stream("i-1")])[invocation_stream("i-1")]
-    assert published == replace(
+    assert published == head_with(
         ready["i-1"], version=1, at_us=clock.now_us(), accepted_seq=1, published_us=clock.now_us()
     )
     with ledger.read() as view:
         assert view.published_unclaimed() == {"pure": 2}
         assert view.due_of([invocation_stream("i-1")])[invocation_stream("i-1")].at_us == 99
-    write(ledger, an_append("i-1", 1, head=replace(published, phase="running")))
+    write(ledger, an_append("i-1", 1, head=head_with(published, phase="running")))
     with ledger.read() as view:
         assert view.published_unclaimed() == {"pure": 1}
 

@@ -17,6 +17,7 @@ from gateway.reading import LedgerOutcomes, open_reading
 from gateway.refold import refold
 from gateway.replay import replay
 from gateway.store import open_ledger
+from governance.ledger import head_with
 from interlock.errors import NotFoundError
 from interlock.identifier import new_id
 from interlock.receipt import Success
@@ -107,13 +108,12 @@ def test_a_wait_ends_as_soon_as_all_rest(lived: Directory) -> None:
     ended_at: list[float] = []
 
     def end() -> None:
-        from dataclasses import replace
 
         from governance.ledger import Append
         from interlock.event import invocation_stream
         from tests.support.ledger import a_head
 
-        head = replace(a_head(invocation_id, session="s-1"), phase="done")
+        head = head_with(a_head(invocation_id, session="s-1"), phase="done")
         stream = invocation_stream(invocation_id)
         with ledger.write() as transaction:
             transaction.append([Append(stream, 4, life(invocation_id)[4:], head, None, "default", "s-1")])

@@ -6,10 +6,9 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 
 from gateway.reading import open_for_writing
-from governance.ledger import Append, Due, Ledger
+from governance.ledger import Append, Due, Ledger, head_with
 from interlock.decision import Reason
 from interlock.event import ReconciliationRequired, invocation_stream, new_event
 from tests.integration.cli.support import Directory
@@ -30,7 +29,7 @@ def make_unknown(ledger: Ledger, invocation_id: str) -> None:
             cause=f"timer:lease:{head.boot}",
             actor="test",
         )
-        after = replace(head, phase="reconciliation_required", nonce="", boot="", ready=False)
+        after = head_with(head, phase="reconciliation_required", nonce="", boot="", ready=False)
         due = Due(*stream, "reconcile", transaction.now_us + 3_600_000_000)
         assert not transaction.append(
             [Append(stream, head.version, [event], after, due, head.tenant, head.session)]

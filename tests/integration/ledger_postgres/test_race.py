@@ -6,14 +6,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 
 import pytest
 
 from governance.adapters.postgres_ledger import PostgresLedger
 from governance.append import ANY_VERSION
-from governance.ledger import Append, Due, KeyName, KeyOwner
+from governance.ledger import Append, Due, KeyName, KeyOwner, head_with
 from interlock.errors import ConflictError
 from interlock.event import evidence_stream, invocation_stream
 from tests.integration.ledger_postgres.conftest import Plain
@@ -221,7 +220,7 @@ def test_a_writer_takes_no_transaction_id_before_it_appends(
         transaction.epoch()
         running = "SELECT count(*) FROM pg_stat_activity WHERE backend_xid IS NOT NULL"
         assert beside().execute(running).fetchone() == (0,)
-        transaction.append([an_append("i-1", 1, head=replace(head, phase="running"))])
+        transaction.append([an_append("i-1", 1, head=head_with(head, phase="running"))])
 
 
 def test_a_writer_that_is_killed_in_its_turn_frees_its_keys(

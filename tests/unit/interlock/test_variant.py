@@ -6,8 +6,20 @@ from dataclasses import FrozenInstanceError, dataclass, field, replace
 
 import pytest
 
-from governance.ledger import Head
 from interlock.variant import Variants
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A record of several fields, most of them with a default."""
+
+    kind: str
+    id: str
+    version: int = 0
+    tenant: str = ""
+    phase: str = "new"
+    ready: bool = False
+    attempt: int = 0
 
 
 def test_a_variant_is_what_replace_makes() -> None:

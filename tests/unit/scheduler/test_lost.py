@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from governance.ledger import head_with
 from governance.line import Line
 from governance.memory_ledger import InMemoryLedger
 from interlock.clock import ManualClock
@@ -36,7 +36,7 @@ def test_only_what_request_and_head_call_repeatable_runs_again(
     [identifier] = grant(ledger, bench.governance, [Asked(contract, arguments)])
     [item] = bench.claiming.prepare([identifier])
     assert bench.claiming.claim([item]).winners == {identifier}
-    head = replace(the_head(ledger, identifier), **columns)
+    head = head_with(the_head(ledger, identifier), **columns)
     ledger._state.heads[head.stream] = head
     settings = Settings()
     Lost(ledger, Line(settings), settings, NoFaults()).settle([head])

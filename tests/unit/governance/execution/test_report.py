@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from governance.execution import Reported, ReportFate
-from governance.ledger import Append, Due
+from governance.ledger import Append, Due, head_with
 from interlock.decision import Reason
 from interlock.event import (
     ExecutionAbandoned,
@@ -47,7 +45,7 @@ def move(bench: Workbench, identifier: str, payload: Word, phase: str, what: str
     event: NewEvent = new_event(payload, cause="timer:lease", actor="scheduler")
     with bench.ledger.write() as transaction:
         head = transaction.heads([stream])[stream]
-        after = replace(head, phase=phase, nonce="", ready=phase == "queued")
+        after = head_with(head, phase=phase, nonce="", ready=phase == "queued")
         due = None if what is None else Due(*stream, what, 1)
         assert not transaction.append(
             [Append(stream, head.version, [event], after, due, head.tenant, head.session)]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from governance.ledger import Append, Due
+from governance.ledger import Append, Due, head_with
 from governance.reconcile import KILL_GRACE_MS, BootProbe, Resolved, Verdict, resolve
 from interlock.decision import Reason
 from interlock.event import ReconciliationRequired, ToolExecutionStarted, invocation_stream, new_event
@@ -43,7 +41,7 @@ def unknown(court: Court) -> str:
         sandbox=SandboxReport(strength="N", layers=()),
     )  # fmt: skip
     lost = ReconciliationRequired(nonce="n", reason=Reason(code="LEASE_LOST", sentence="lost"))
-    after = replace(head, phase="reconciliation_required", ready=False, started=True, attempt=1)
+    after = head_with(head, phase="reconciliation_required", ready=False, started=True, attempt=1)
     due = Due(*stream, "reconcile", court.clock.now_us() + 1)
     events = [new_event(word, cause="test:test", actor="test") for word in (started, lost)]
     with court.ledger.write() as transaction:

@@ -12,7 +12,7 @@ from governance.append import KEY_LIFE_US
 from governance.gate import Gate
 from governance.grant import _World
 from governance.keys import KeyPurpose
-from governance.ledger import KeyName, KeyOwner
+from governance.ledger import KeyName, KeyOwner, head_with
 from governance.memory_ledger import InMemoryLedger
 from governance.memory_records import MemoryState
 from governance.principal import find_principal, principal_stream
@@ -53,7 +53,7 @@ def codes_of(court: Court) -> set[FaultCode]:
 
 def edit_head(court: Court, stream: Any, **columns: Any) -> None:
     heads = state_of(court).heads
-    heads[stream] = replace(heads[stream], **columns)
+    heads[stream] = head_with(heads[stream], **columns)
 
 
 def parked(court: Court, text: str = "x", **more: Any) -> str:
@@ -149,7 +149,7 @@ def test_a_quorum_counts_only_answers_that_count(
     before = state_of(court).heads.get(stream)
     good = state_of(court).streams[principal_stream("operator")][0].payload.decode()
     data = good.replace('"person":"operator"', f'"person":"{(registered or {}).get("person", approver)}"')
-    state_of(court).heads[stream] = replace(
+    state_of(court).heads[stream] = head_with(
         state_of(court).heads[principal_stream("operator")], id=approver, data=data
     )
     cast_past_rules(court, court.vote_of(waiting, approver=approver, **{"via": "cli"} | more))

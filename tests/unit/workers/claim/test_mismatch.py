@@ -11,6 +11,7 @@ import pytest
 
 from governance.execution import Work
 from governance.execution.work import read_work
+from governance.ledger import head_with
 from interlock.adapters.ed25519 import Ed25519Signer
 from interlock.contract import Executor, Tool
 from interlock.tier import Tier, ToolCapability
@@ -108,7 +109,7 @@ def test_a_head_that_was_put_back_offers_nothing_again(bench: Workbench, ledger:
     work = bench.execution.load([identifier])[identifier]
     assert isinstance(work, Work)
     events = events_of(ledger, identifier)
-    put_back = read_work(replace(work.head, phase="queued", ready=True), events, bench.execution.unseal)
+    put_back = read_work(head_with(work.head, phase="queued", ready=True), events, bench.execution.unseal)
     assert getattr(put_back, "code", None) == "HEAD_DIFFERS"
 
 

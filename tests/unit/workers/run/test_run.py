@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from governance.ledger import head_with
 from interlock.fault import Fault, PlannedFaults
 from tests.support.permitted import Asked, body_of, cancel, grant, put_contracts, types_of
 from tests.support.workbench import FailingLedger, Workbench, tools
@@ -167,7 +168,7 @@ def test_a_call_runs_in_the_workspace_of_what_was_permitted(ledger: FailingLedge
     bench = Workbench(ledger, tmp_path, pool="shell", boot="boot-2")
     [identifier] = grant(ledger, bench.governance, [Asked(shell, {"argv": ["true"]}, tenant="other")])
     [item] = bench.claiming.prepare([identifier])
-    head = replace(item.work.head, session="victim", tenant="default")
+    head = head_with(item.work.head, session="victim", tenant="default")
     call = bench.running._call(replace(item, work=replace(item.work, head=head)), 0)
     assert (call.session_id, call.workspace) == ("s", workspace_of(tmp_path / "workspaces", "other", "s"))
 
