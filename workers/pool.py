@@ -6,7 +6,6 @@ nothing itself, and chooses no store: what it is connected to is handed in.
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 import select
@@ -24,6 +23,7 @@ from governance.execution import Claimant, Execution, Unseal
 from governance.ledger import Ledger
 from governance.line import Line
 from interlock.clock import Clock
+from interlock.collection import collect_seldom
 from interlock.fault import FaultPoints
 from interlock.hint import HintPublisher, Waker
 from interlock.receipt import SandboxReport
@@ -51,9 +51,6 @@ END_RUNNING_SECONDS = 8.0
 STOP_GRACE_SECONDS = 5.0
 """How long a stopping pool goes on after that trying to write an outcome that is spooled already."""
 WATCH_SECONDS = 0.5
-COLLECTIONS = (10_000, 10, 10)
-"""How often this process looks for cycles. An envelope makes many thousand objects that live for a moment and
-are in none: at Python's own pace they are looked through again and again, for a tenth of all its time."""
 EXIT_FAILED = 1
 
 _LOG = logging.getLogger("interlock.pool")
@@ -211,7 +208,7 @@ class PoolProcess:
 
         Raises LedgerUnavailableError where the first beat cannot be written.
         """
-        gc.set_threshold(*COLLECTIONS)
+        collect_seldom()
         self._lease.begin(self._execution.beat, self._parts.clock.now_us(), self._settings.beat_ms)
         self.serving.mend()
         self._mender = threading.Thread(target=self._mend, name="mend", daemon=True)

@@ -6,7 +6,6 @@ A person never sees a traceback: what nobody expected is written to a file, and 
 from __future__ import annotations
 
 import errno
-import gc
 import os
 import sys
 import tempfile
@@ -17,11 +16,10 @@ from gateway.cli.early import EarlyStop
 from gateway.cli.name import command_name
 from gateway.cli.output import ReaderGoneError, complain
 from gateway.cli.verdict import Exit
+from interlock.collection import collect_seldom
 from interlock.errors import InterlockError, UsageError
 
 INTERRUPTED = 130
-FEW_COLLECTIONS = (50_000, 20, 100)
-"""Nearly everything that a command makes lives as long as it does: looking through it is lost time."""
 UNUSABLE = frozenset(
     (errno.ENAMETOOLONG, errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.EROFS, errno.EEXIST, errno.EINVAL)
 )
@@ -44,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     stop = EarlyStop()
     if command & SERVING:
         stop.listen()
-    gc.set_threshold(*FEW_COLLECTIONS)
+    collect_seldom()
     status = _flushed(_run(sys.argv[1:], stop))
     if not command & FOREGROUND:
         os._exit(status)

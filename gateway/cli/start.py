@@ -33,7 +33,6 @@ def up(data: Data = None) -> int:
 
 def run(context: typer.Context, role: _Role, name: _Pool = None, data: Data = None) -> int:
     """Run one role in the foreground: governor, scheduler, projector, or pool NAME."""
-    _collect_as_usual()
     wanted = _role_name(role, name)
     from gateway.start import run_role
 
