@@ -72,26 +72,29 @@ def _signed_bytes(purpose: Purpose, root: str) -> bytes:
 
 def merkle(digests: Sequence[str]) -> tuple[str, list[tuple[str, ...]]]:
     """The root (hex) over hex digests, and each one's path. An odd node is carried up as it is."""
-    level = [_leaf(digest) for digest in digests]
-    members = [[position] for position in range(len(digests))]
-    paths: list[list[str]] = [[] for _ in digests]
-    while len(level) > 1:
-        upper: list[bytes] = []
-        upper_members: list[list[int]] = []
-        for left in range(0, len(level) - 1, 2):
-            step = "r" + level[left + 1].hex()
-            for member in members[left]:
-                paths[member].append(step)
-            step = "l" + level[left].hex()
-            for member in members[left + 1]:
-                paths[member].append(step)
-            upper.append(_node(level[left], level[left + 1]))
-            upper_members.append(members[left] + members[left + 1])
-        if len(level) % 2:
-            upper.append(level[-1])
-            upper_members.append(members[-1])
-        level, members = upper, upper_members
-    return level[0].hex(), [tuple(path) for path in paths]
+    levels = [[_leaf(digest) for digest in digests]]
+    while len(levels[-1]) > 1:
+        levels.append(_upper(levels[-1]))
+    paths: list[tuple[str, ...]] = [()]
+    for level in reversed(levels[:-1]):
+        # Downwards, so that two members' common way is made once, above both.
+        steps = _steps(level)
+        paths = [(step, *paths[place >> 1]) for place, step in enumerate(steps)] + paths[len(steps) >> 1 :]
+    return levels[-1][0].hex(), paths
+
+
+def _upper(level: Sequence[bytes]) -> list[bytes]:
+    pairs = zip(level[::2], level[1::2], strict=False)
+    upper = [_node(left, right) for left, right in pairs]
+    return upper + [level[-1]] if len(level) % 2 else upper
+
+
+def _steps(level: Sequence[bytes]) -> list[str]:
+    """The step from each node that has a sibling; an odd one at the end has none."""
+    named = [node.hex() for node in level[: len(level) & ~1]]
+    return [
+        "r" + named[place + 1] if place % 2 == 0 else "l" + named[place - 1] for place in range(len(named))
+    ]
 
 
 def climb(digest: str, path: Sequence[str]) -> str:
@@ -153,7 +156,7 @@ def seal_batch(signer: Signer, purpose: Purpose, digests: Sequence[str]) -> list
         return []
     root, paths = merkle(digests)
     signature = signer.sign(_signed_bytes(purpose, root)).hex()
-    return [Seal(kid=signer.kid, root=root, path=path, signature=signature) for path in paths]
+    return [Seal.of_checked(kid=signer.kid, root=root, path=path, signature=signature) for path in paths]
 
 
 class SealVerifier:
