@@ -54,7 +54,7 @@ def proposed(client: Redis, arguments: str, tool: str = "echo") -> Answer:
         found.extend([said] if isinstance(said, bytes) else [])
         return bool(found)
 
-    until(is_answered, 10, "it is answered")
+    until(is_answered, 30, "it is answered")
     return read_answer(found[0])
 
 
@@ -160,7 +160,7 @@ def skewed_role(system: RunningSystem, role: str) -> Iterator[None]:
         yield
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(60)
 
 
 def boots_of(system: RunningSystem, role: str) -> list[int]:

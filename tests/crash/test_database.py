@@ -103,12 +103,12 @@ def test_a_start_without_its_server_says_so_in_one_line_and_starts_nothing(
         server.stop()
         system.start(wait=False)
         assert system.process is not None
-        assert system.process.wait(20) == 1
+        assert system.process.wait(60) == 1
         said = system.directory.path.with_name("up.log").read_text()
         [line] = [line for line in said.splitlines() if "LEDGER_UNAVAILABLE" in line]
         assert "Traceback" not in said
         assert line.startswith("LEDGER_UNAVAILABLE: ")
-        until(lambda: not system.pids(), 5, "nothing of it lives")
+        until(lambda: not system.pids(), 30, "nothing of it lives")
         server.start()
         system.start()
         assert system.all_ready()

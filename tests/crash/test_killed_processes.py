@@ -80,7 +80,7 @@ def empty(system: RunningSystem) -> None:
         except Exception:  # noqa: BLE001 - it is being started
             return False
 
-    until(is_emptied, 10, "the broker is emptied")
+    until(is_emptied, 30, "the broker is emptied")
 
 
 def test_one_hint_delivered_ten_times_at_once_runs_once(rng: random.Random) -> None:

@@ -80,12 +80,12 @@ def test_the_same_on_a_server_that_is_away_at_one_start_and_dies_in_the_next(rng
         server.stop()
         system.start(wait=False, faults=False)
         assert system.process is not None
-        assert system.process.wait(20) == 1  # and whoever supervises it starts it again
+        assert system.process.wait(60) == 1  # and whoever supervises it starts it again
         server.start()
         system.start(faults=False)
         server.kill()
         began = time.monotonic()
-        until(lambda: time.monotonic() - began >= AWAY_SECONDS, 10, "the server was away")
+        until(lambda: time.monotonic() - began >= AWAY_SECONDS, 30, "the server was away")
         server.start()
         kill_whole(system)
         system.start(faults=False)
@@ -97,10 +97,9 @@ def test_a_ledger_that_takes_no_writes_for_longer_than_a_lease_costs_nobody_its_
     rng: random.Random,
 ) -> None:
     with hurt_system(rng) as (system, traffic):
-        for _ in range(2):
-            traffic.send([shell("one", "slow", seconds=0.5), shell("two", "slow", seconds=0.5)])
-            with ledger_away(system, 2 * LEASE_SECONDS):
-                pass
+        traffic.send([shell("one", "slow", seconds=0.5), shell("two", "slow", seconds=0.5)])
+        with ledger_away(system, 2 * LEASE_SECONDS):
+            pass
         assert settle(system, traffic) == []
         assert system.faulted_pids() == set()  # so that a claim given up would have been a finding
 

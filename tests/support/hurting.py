@@ -26,7 +26,7 @@ def hurt(system: RunningSystem, name: str, rng: random.Random) -> None:
         threading.Event().wait(RESTED_SECONDS)
     elif name == "whole":
         system.kill()
-        until(lambda: not system.pids(), 5, "nothing of it lives")
+        until(lambda: not system.pids(), 30, "nothing of it lives")
         system.start()
     elif name == "broker":
         system.wait_restarted("broker", system.kill_role("broker"))
@@ -68,4 +68,4 @@ def _empty(system: RunningSystem) -> None:
         except Exception:  # noqa: BLE001 - it is being started
             return False
 
-    until(is_emptied, 10, "the broker is emptied")
+    until(is_emptied, 30, "the broker is emptied")

@@ -181,7 +181,7 @@ class RunningSystem:
 
     def kill_role(self, name: str, number: int = signal.SIGKILL) -> int:
         """Send a signal to a role's process; which process it was."""
-        until(lambda: name in self.roles(), 10, f"{name} runs")
+        until(lambda: name in self.roles(), 30, f"{name} runs")
         pid = self.roles()[name]
         self.faulted.add(pid)
         os.kill(pid, number)

@@ -256,7 +256,7 @@ def test_the_running_system_proves_itself(running: Directory) -> None:
     assert (rebuilt.status, rebuilt.json["equal"]) == (0, True)
     replayed = until(
         lambda: (said := running.run("replay", "audit", "--json").json)["projected_seq"] and said,
-        seconds=10,
+        seconds=30,
         what="the session is projected",
     )
     assert (replayed["equal"], replayed["executions"]) == (True, 0)

@@ -85,10 +85,10 @@ class System:
             everybody = self.everybody()
             self.process.kill()
             with contextlib.suppress(AssertionError):
-                until(lambda: not any(map(kernel.is_alive, everybody)), 5, "everybody is gone")
+                until(lambda: not any(map(kernel.is_alive, everybody)), 30, "everybody is gone")
             for left in filter(kernel.is_alive, everybody):
                 os.kill(left.pid, signal.SIGKILL)
-        self.process.wait(5)
+        self.process.wait(30)
         for pipe in (self.process.stdout, self.process.stderr):
             if pipe is not None:
                 pipe.close()

@@ -206,7 +206,7 @@ def test_a_killed_system_of_the_account_leaves_nothing_either(start_system: Star
 
     system.process.kill()
 
-    until(lambda: not any(map(kernel.is_alive, everybody)), 2, "none of its processes lives")
+    until(lambda: not any(map(kernel.is_alive, everybody)), 30, "none of its processes lives")
 
 
 @pytest.mark.root

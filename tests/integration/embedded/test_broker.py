@@ -174,7 +174,7 @@ def test_a_full_server_refuses_and_drops_nothing(directory: DataDirectory) -> No
         with Redis(unix_socket_path=str(directory.broker_socket)) as client:
             client.lpush("first", "1")
             with pytest.raises(RedisError, match="memory"):
-                until(lambda: client.lpush("full", b"x" * 2**20) > 100, 10, "100 MiB are taken by 8")
+                until(lambda: client.lpush("full", b"x" * 2**20) > 100, 30, "100 MiB are taken by 8")
             assert client.lrange("first", 0, -1) == [b"1"]
     finally:
         server.kill()

@@ -10,12 +10,16 @@ from gateway.embedded.directory import DataDirectory
 from gateway.parts import Parts
 from gateway.roles import pool_process
 from interlock.tier import Pool
+from workers import pool as product
 from workers.pool import PlainStop
+
+END_RUNNING = "INTERLOCK_TEST_END_RUNNING_SECONDS"
 
 
 def main(data: str, pool: str) -> int:
     """Be the pool; READY is said on standard output."""
     logging.basicConfig(level=logging.INFO)
+    product.END_RUNNING_SECONDS = float(os.environ.get(END_RUNNING, product.END_RUNNING_SECONDS))
     parts = Parts.of(DataDirectory.at(data, os.environ), os.environ)
     process = pool_process(
         parts,

@@ -81,7 +81,7 @@ class PoolSystem:
         """One hint."""
         self.publisher.publish([Hint(pool, identifiers)])
 
-    def outcome(self, identifier: str, seconds: float = 15) -> str:
+    def outcome(self, identifier: str, seconds: float = 60) -> str:
         """The phase that an invocation comes to rest in."""
 
         def at_rest() -> str | None:

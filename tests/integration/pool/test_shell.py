@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from gateway.start import POOL_DRAIN_SECONDS
+from tests.integration.pool.serving import END_RUNNING
 from tests.integration.pool.system import PoolSystem
 from tests.support.permitted import body_of, cancel, phase_of, types_of
 from tests.support.wait import until
+from workers.pool import END_RUNNING_SECONDS, STOP_GRACE_SECONDS
 
 WRITE = {"argv": ["/bin/sh", "-c", "echo effect >> effects.txt"]}
 
@@ -49,11 +52,11 @@ def test_a_stopping_pool_finishes_what_runs_and_claims_nothing_new(sandboxed: Po
     pool = sandboxed.start_pool("shell")
     first = sandboxed.ask("shell.run", long_run(1))
     sandboxed.publish("shell", first)
-    until(lambda: started(sandboxed), 10, "it runs")
+    until(lambda: started(sandboxed), 30, "it runs")
     pool.send_signal(signal.SIGTERM)
     second = sandboxed.ask("shell.run", WRITE, stage="second")
     sandboxed.publish("shell", second)
-    assert pool.wait(20) == 0
+    assert pool.wait(60) == 0
     assert types_of(sandboxed.ledger, first)[-1] == "ToolExecutionCompleted"
     assert phase_of(sandboxed.ledger, second) == "queued"
     assert effects(sandboxed) == 1
@@ -63,7 +66,7 @@ def test_a_cancelled_program_is_ended(sandboxed: PoolSystem) -> None:
     sandboxed.start_pool("shell")
     identifier = sandboxed.ask("shell.run", long_run(60))
     sandboxed.publish("shell", identifier)
-    until(lambda: started(sandboxed), 10, "it runs")
+    until(lambda: started(sandboxed), 30, "it runs")
     cancel(sandboxed.ledger, identifier)
     assert sandboxed.outcome(identifier, 5) == "done"
     assert body_of(sandboxed.ledger, identifier, "ToolExecutionFailed")["failure"]["code"] == "CANCELLED"
@@ -75,7 +78,7 @@ def test_an_outcome_that_was_spooled_survives_its_pool(sandboxed: PoolSystem, po
     pool = sandboxed.start_pool("shell", INTERLOCK_TESTING="1", INTERLOCK_FAULT=f"{point}:1:kill")
     identifier = sandboxed.ask("shell.run", WRITE)
     sandboxed.publish("shell", identifier)
-    assert pool.wait(20) == -signal.SIGKILL
+    assert pool.wait(60) == -signal.SIGKILL
     sandboxed.start_pool("shell")
     assert sandboxed.outcome(identifier) == "done"
     assert types_of(sandboxed.ledger, identifier)[2:] == ["ToolExecutionStarted", "ToolExecutionCompleted"]
@@ -86,7 +89,7 @@ def test_what_a_supervisor_knows_after_its_pools_death_is_brought_in(sandboxed: 
     pool = sandboxed.start_pool("shell")
     identifier = sandboxed.ask("shell.run", long_run(60))
     sandboxed.publish("shell", identifier)
-    until(lambda: started(sandboxed), 10, "it runs")
+    until(lambda: started(sandboxed), 30, "it runs")
     sandboxed.end(pool, signal.SIGKILL)
     sandboxed.start_pool("shell")
     assert sandboxed.outcome(identifier) == "done"
@@ -101,14 +104,14 @@ def test_a_pool_without_its_spawner_ends(sandboxed: PoolSystem) -> None:
     import os
 
     os.kill(int(children[0]), signal.SIGKILL)
-    assert pool.wait(20) == 1
+    assert pool.wait(60) == 1
 
 
 def test_one_slot_serves_while_another_is_busy(sandboxed: PoolSystem) -> None:
     sandboxed.start_pool("shell")
     slow = sandboxed.ask("shell.run", long_run(60))
     sandboxed.publish("shell", slow)
-    until(lambda: started(sandboxed), 10, "it runs")
+    until(lambda: started(sandboxed), 30, "it runs")
     quick = [sandboxed.ask("shell.run", WRITE, stage=f"q{n}") for n in range(3)]
     for identifier in quick:
         sandboxed.publish("shell", identifier)
@@ -119,12 +122,13 @@ def test_one_slot_serves_while_another_is_busy(sandboxed: PoolSystem) -> None:
 
 
 def test_a_stopping_pool_ends_in_time_what_runs_and_records_it(sandboxed: PoolSystem) -> None:
-    pool = sandboxed.start_pool("shell")
+    assert END_RUNNING_SECONDS + STOP_GRACE_SECONDS < POOL_DRAIN_SECONDS
+    pool = sandboxed.start_pool("shell", **{END_RUNNING: "1"})
     identifier = sandboxed.ask("shell.run", long_run(60))
     sandboxed.publish("shell", identifier)
-    until(lambda: started(sandboxed), 10, "it runs")
+    until(lambda: started(sandboxed), 30, "it runs")
     pool.send_signal(signal.SIGTERM)
-    assert pool.wait(14) == 0
+    assert pool.wait(POOL_DRAIN_SECONDS) == 0
     assert phase_of(sandboxed.ledger, identifier) == "done"
     failure = body_of(sandboxed.ledger, identifier, "ToolExecutionFailed")["failure"]
     assert (failure["code"], failure["began"]) == ("CANCELLED", True)

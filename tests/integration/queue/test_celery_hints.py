@@ -133,7 +133,7 @@ def test_a_lost_broker_is_said_so_and_found_again(short_tmp_path: Path) -> None:
                 return False
             return True
 
-        until(published, 10, "the broker is found again")
+        until(published, 30, "the broker is found again")
         assert publisher.queue_length("fs") == 2
         publisher.close()
 

@@ -124,7 +124,7 @@ def test_what_an_emptied_broker_lost_is_sent_again(server: ValkeyServer, broker:
     client = Client(server.url, resend_seconds=0.1)
     thread = threading.Thread(target=lambda: answers.append(client.submit("echo").answer))
     thread.start()
-    until(lambda: broker.llen(PROPOSE_QUEUE) == 1, 5, "the proposal is sent")
+    until(lambda: broker.llen(PROPOSE_QUEUE) == 1, 30, "the proposal is sent")
     broker.flushall()
     with governor(server):
         thread.join()
@@ -139,7 +139,7 @@ def test_a_broker_that_restarts_meanwhile_is_waited_for(short_tmp_path: Path) ->
         thread = threading.Thread(target=lambda: answers.append(client.submit("echo").answer))
         thread.start()
         watcher = server.client()
-        until(lambda: watcher.llen(PROPOSE_QUEUE) == 1, 5, "the proposal is sent")
+        until(lambda: watcher.llen(PROPOSE_QUEUE) == 1, 30, "the proposal is sent")
         server.stop()
         server.start()
         with governor(server):

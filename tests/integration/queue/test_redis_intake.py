@@ -165,13 +165,13 @@ def test_a_producer_that_waits_already_is_woken(
     result = app.send_task(PROPOSE_TASK, kwargs={"tool": "echo"}, queue=PROPOSE_QUEUE)
     heard: PubSub = broker.pubsub()  # type: ignore[no-untyped-call]  # redis-py annotates it not
     heard.subscribe(f"celery-task-meta-{result.id}")
-    assert heard.get_message(timeout=5)
+    assert heard.get_message(timeout=30)
     intake.answer([Reply(Answer(status="refused", code="UNKNOWN_TOOL"), None, result.id)])
-    message = heard.get_message(timeout=5)
+    message = heard.get_message(timeout=30)
     heard.close()
     assert message is not None
     assert b"UNKNOWN_TOOL" in message["data"]
-    assert result.get(timeout=5)["status"] == "refused"
+    assert result.get(timeout=30)["status"] == "refused"
     app.close()
 
 

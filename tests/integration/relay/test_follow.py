@@ -138,7 +138,7 @@ def test_two_projectors_on_one_projection_fold_everything_once(following: Follow
     for _ in range(10):
         following.write(30)
     following.wait_until_level()
-    until(lambda: following.stream.slowest() is not None, seconds=10, what="readers are registered")
+    until(lambda: following.stream.slowest() is not None, seconds=30, what="readers are registered")
     _assert_equal(following)
 
 

@@ -64,7 +64,7 @@ def test_a_stream_that_somebody_damaged_is_filled_again(
     assert relay.step() == 20
     tamper(client)
     append_lives(ledger, 1)
-    until(lambda: relay.step() == 0 and stream.tail().seq == 25, seconds=10, what="the stream is level")
+    until(lambda: relay.step() == 0 and stream.tail().seq == 25, seconds=30, what="the stream is level")
     assert [entry.seq for entry in stream.read(0, 100, 0)] == list(range(1, 26))
 
 

@@ -77,8 +77,8 @@ def test_nothing_outlives_the_main_program_whatever_it_detached(pool: Pool) -> N
 
 
 @pytest.mark.timeout(110)
-def test_ten_gigabytes_of_output_cost_no_memory(own_pool: Pool) -> None:
-    size_bytes = 10 * 1000**3
+def test_gigabytes_of_output_cost_no_memory(own_pool: Pool) -> None:
+    size_bytes = 3 * 1000**3  # ninety times what memory may grow by
     before = peak_memory_bytes(own_pool.process.pid), peak_memory_bytes(own_pool.spawner_pid)
     number = own_pool.begin(
         "shell.run", {"argv": ["head", "-c", str(size_bytes), "/dev/zero"]}, wall_limit_ms=90_000
@@ -134,7 +134,7 @@ def test_too_many_processes_end_the_tree(pool: Pool) -> None:
 
 def test_stopping_ends_the_whole_tree(pool: Pool) -> None:
     number = pool.begin("shell.run", {"argv": ["sh", "-c", "setsid sleep 300.35 & sleep 300.36"]})
-    until(lambda: processes_that_say("300.35"), 10, "the tool runs")
+    until(lambda: processes_that_say("300.35"), 30, "the tool runs")
     pool.stop(number, "an operator said so")
     outcome = pool.outcome(number)
     assert isinstance(outcome, Failed)
@@ -144,7 +144,7 @@ def test_stopping_ends_the_whole_tree(pool: Pool) -> None:
 
 def test_a_stopped_process_is_ended_as_well(pool: Pool) -> None:
     number = pool.begin("shell.run", {"argv": ["sh", "-c", "echo; kill -STOP $$; : 300.37"]})
-    until(lambda: processes_that_say("300.37"), 10, "the tool runs")
+    until(lambda: processes_that_say("300.37"), 30, "the tool runs")
     pool.stop(number, "enough")
     assert isinstance(pool.outcome(number), Failed)
     assert processes_that_say("300.37") == []
@@ -170,7 +170,7 @@ def test_a_call_that_is_stopped_before_it_began_has_not_started(pool: Pool) -> N
 
 
 def test_a_call_whose_supervisor_does_not_come_in_time_does_not_wait_for_it(own_pool: Pool) -> None:
-    until(lambda: children_of(own_pool.spawner_pid), 5, "a supervisor stands by")
+    until(lambda: children_of(own_pool.spawner_pid), 30, "a supervisor stands by")
     frozen = [own_pool.spawner_pid, *children_of(own_pool.spawner_pid)]
     for pid in frozen:
         os.kill(pid, signal.SIGSTOP)
@@ -182,7 +182,7 @@ def test_a_call_whose_supervisor_does_not_come_in_time_does_not_wait_for_it(own_
     assert late.code == "START_BY_PASSED"
     assert isinstance(own_pool.execute("shell.run", {"argv": ["true"]}), Completed)
     assert not (own_pool.workspace() / "late").exists()
-    [file] = until(lambda: list(own_pool.orphans.glob("*.json")), 5, "the one who came late says what it did")
+    [file] = until(lambda: list(own_pool.orphans.glob("*.json")), 30, "the late one says what it did")
     assert isinstance(read_orphan(file)[1], NotStarted)
 
 
@@ -206,28 +206,28 @@ def test_many_threads_each_get_their_own_outcome(pool: Pool) -> None:
 def test_a_killed_pool_takes_the_tree_with_it_and_the_outcome_is_kept(own_pool: Pool) -> None:
     script = "echo said; setsid sleep 300.38 & echo > running; sleep 300.39"
     number = own_pool.begin("shell.run", {"argv": ["sh", "-c", script]})
-    until((own_pool.workspace() / "running").exists, 10, "the tool runs")
+    until((own_pool.workspace() / "running").exists, 30, "the tool runs")
     own_pool.process.kill()
     own_pool.process.wait()
     killed_at = time.monotonic()
-    until(lambda: not processes_that_say("300.3"), 2, "the tree is gone")
+    until(lambda: not processes_that_say("300.3"), 30, "the tree is gone")
     print("tree gone after", round((time.monotonic() - killed_at) * 1000), "ms")
-    [file] = until(lambda: list(own_pool.orphans.glob("*.json")), 5, "the outcome is on disk")
+    [file] = until(lambda: list(own_pool.orphans.glob("*.json")), 30, "the outcome is on disk")
     names, outcome = read_orphan(file)
     assert (names["invocation_id"], names["claim"]) == (f"invocation-{number}", f"claim-{number}")
     assert isinstance(outcome, Failed)
     assert (outcome.code, outcome.began, outcome.raw_output) == ("POOL_LOST", True, b"said\n")
-    until(lambda: not process_is_alive(own_pool.spawner_pid), 2, "the spawner is gone")
+    until(lambda: not process_is_alive(own_pool.spawner_pid), 30, "the spawner is gone")
 
 
 def test_the_lock_is_free_only_when_the_last_supervisor_is_gone(own_pool: Pool) -> None:
     own_pool.begin("shell.run", {"argv": ["sleep", "300.41"]})
-    [launcher, *_] = until(lambda: processes_that_say("300.41"), 10, "the tool runs")
+    [launcher, *_] = until(lambda: processes_that_say("300.41"), 30, "the tool runs")
     with own_pool.lock.open("r+b") as lock:
         assert not is_free(lock.fileno())
         own_pool.process.kill()
         own_pool.process.wait()
-        until(lambda: is_free(lock.fileno()), 5, "the lock is free")
+        until(lambda: is_free(lock.fileno()), 30, "the lock is free")
     assert not process_is_alive(launcher)
     assert list(own_pool.orphans.glob("*.json")), "the outcome was written before the lock was given up"
 
@@ -239,7 +239,7 @@ def test_a_killed_supervisor_takes_the_tree_with_it_and_the_pool_is_told(
     """Also while the sandbox is set up, when its launcher has not yet bound itself to its parent."""
     marker = f"300.4{attempt:02}"
     number = own_pool.begin("shell.run", {"argv": ["sleep", marker]})
-    until(lambda: processes_that_say(marker), 10, "the launcher runs")
+    until(lambda: processes_that_say(marker), 30, "the launcher runs")
     # No wait for anything: each attempt meets another moment of the 5 ms that a set-up takes.
     select.select([], [], [], attempt / 2_000)
     killed = children_of(own_pool.spawner_pid)
@@ -248,9 +248,9 @@ def test_a_killed_supervisor_takes_the_tree_with_it_and_the_pool_is_told(
     outcome = own_pool.outcome(number)
     assert isinstance(outcome, Failed)
     assert (outcome.code, outcome.began) == ("SUPERVISOR_LOST", True)
-    until(lambda: not processes_that_say(marker), 2, "the tree is gone")
+    until(lambda: not processes_that_say(marker), 30, "the tree is gone")
     # The one that stood by was killed too; while it dies it may still take a line, and nothing runs on it.
-    until(lambda: not any(map(process_is_alive, killed)), 2, "the killed are gone")
+    until(lambda: not any(map(process_is_alive, killed)), 30, "the killed are gone")
     assert isinstance(own_pool.execute("shell.run", {"argv": ["true"]}), Completed)
 
 
@@ -274,7 +274,7 @@ def test_a_closed_pool_leaves_no_process(own_pool: Pool) -> None:
     own_pool.close()
     processes = [own_pool.spawner_pid, *supervisors]
     assert len(processes) >= 2
-    until(lambda: not any(map(process_is_alive, processes)), 2, "every process of the pool is gone")
+    until(lambda: not any(map(process_is_alive, processes)), 30, "every process of the pool is gone")
 
 
 def process_is_alive(pid: int) -> bool:

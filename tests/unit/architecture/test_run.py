@@ -97,7 +97,7 @@ def test_a_process_left_behind_without_environment_or_session_is_found_and_ended
     pid = done.stdout.split()[0]
     assert done.returncode == 1
     assert f"outlived them: {pid} sleep 600" in done.stdout
-    until(lambda: not Path(f"/proc/{pid}").exists(), seconds=5, what="the process left behind is gone")
+    until(lambda: not Path(f"/proc/{pid}").exists(), seconds=30, what="the process left behind is gone")
 
 
 def run_tests_of(folder: Path, text: str, **env: str) -> subprocess.CompletedProcess[str]:

@@ -521,7 +521,7 @@ def test_a_closed_client_leaves_no_thread_behind() -> None:
             await client.wait("a", 5)
 
     run(work())
-    until(lambda: len(threads()) <= before, 5, "its threads ended")
+    until(lambda: len(threads()) <= before, 30, "its threads ended")
 
 
 def test_loops_in_threads_have_clients_of_their_own() -> None:

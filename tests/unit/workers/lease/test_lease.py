@@ -37,7 +37,7 @@ def test_the_first_beat_is_written_before_it_returns(tmp_path: Path) -> None:
 def test_it_counts_on_and_stops_at_a_clean_end(tmp_path: Path) -> None:
     lease, beats = Lease(tmp_path, "pool.pure"), Beats()
     lease.begin(beats, 7, 1)
-    until(lambda: len(beats.written) > 3, 5, "it beats")
+    until(lambda: len(beats.written) > 3, 30, "it beats")
     lease.end()
     counters = [boot.counter for boot in beats.written]
     assert counters == list(range(1, len(counters) + 1))
@@ -51,7 +51,7 @@ def test_a_beat_that_was_not_written_is_not_counted(tmp_path: Path) -> None:
     beats.is_away = True
     before = len(beats.written)
     beats.is_away = False
-    until(lambda: len(beats.written) > before + 2, 5, "it beats again")
+    until(lambda: len(beats.written) > before + 2, 30, "it beats again")
     lease.end()
     assert [boot.counter for boot in beats.written] == list(range(1, len(beats.written) + 1))
 

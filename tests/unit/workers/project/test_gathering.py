@@ -68,10 +68,10 @@ def test_a_busy_log_is_gathered_until_it_stands_still(ledger: InMemoryLedger) ->
     append_lives(ledger, 20)
     projection = _CountedProjection()
     with following(StreamProjector(ledger, InMemoryEventStream(), projection, settings=PATIENT)):
-        until(lambda: projection.ends == [100], 10, "the first events are folded")
+        until(lambda: projection.ends == [100], 30, "the first events are folded")
         for _ in range(5):
             append_lives(ledger, 4)
-        until(lambda: projection.checkpoint().seq == 200, 10, "what stands still is folded")
+        until(lambda: projection.checkpoint().seq == 200, 30, "what stands still is folded")
     assert len(projection.ends) <= 3, "one batch for each commit is what gathering is to avoid"
 
 
@@ -81,9 +81,9 @@ def test_what_is_known_to_be_there_needs_no_stream(ledger: InMemoryLedger) -> No
     stream.publish(entries_of(ledger), after=EMPTY)
     projector = StreamProjector(ledger, stream, projection, settings=ProjectSettings(batch=500))
     with following(projector):
-        until(lambda: projection.checkpoint().seq == 2_000, 10, "everything is folded")
+        until(lambda: projection.checkpoint().seq == 2_000, 30, "everything is folded")
         assert stream.reads <= 2, "the first look, and the one after the log stood still"
-        until(lambda: stream.slowest() is not None, 10, "it is registered all the same")
+        until(lambda: stream.slowest() is not None, 30, "it is registered all the same")
 
 
 def test_an_idle_projector_does_not_gather(ledger: InMemoryLedger) -> None:
