@@ -41,7 +41,7 @@ _PRAGMAS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "cell_size_check": ("ON", "1"),
         "temp_store": ("MEMORY", "2"),
         "cache_size": ("-16000", "-16000"),
-        "wal_autocheckpoint": ("2000", "2000"),
+        "wal_autocheckpoint": ("8000", "8000"),
         "journal_size_limit": ("67108864", "67108864"),
     }
 )

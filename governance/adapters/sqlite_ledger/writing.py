@@ -7,7 +7,7 @@ rows wait for the first question about them, or the end: most change once more b
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -21,20 +21,14 @@ from governance.adapters.sqlite_ledger.reading import (
 from governance.adapters.sqlite_ledger.schema import EVENT_COLUMNS, HEAD_COLUMNS, READY_PHASES
 from governance.append import ANY_VERSION, require_appends
 from governance.chain import genesis, place
-from governance.ledger import Append, Boot, Due, Head, KeyName, KeyOwner
+from governance.ledger import Append, Boot, Due, Head, KeyName, KeyOwner, head_with
 from interlock.errors import ConflictError
 from interlock.event import Stream, StreamKind
 
-_VERSION, _AT, _TENANT, _SESSION, _PHASE, _POOL, _PRIORITY, _ACCEPTED, _READY, _PUBLISHED = (
-    HEAD_COLUMNS.index(column)
-    for column in (
-        "version", "at_us", "tenant", "session", "phase", "pool", "priority", "accepted_seq", "ready",
-        "published_us",
-    )
-)  # fmt: skip
-_turn_of = itemgetter(_PRIORITY, _ACCEPTED)
+_turn_of = attrgetter("priority", "accepted_seq")
 _FIRST = 2  # the columns before it are the key
-_row_of = attrgetter(*HEAD_COLUMNS)
+_VERSION, _AT, _ACCEPTED = map(HEAD_COLUMNS.index, ("version", "at_us", "accepted_seq"))
+_INVOCATION = StreamKind.INVOCATION.value
 
 # What moves with an invocation. The rest is said once and never changes, so its indexes are left alone.
 _MOVING = (
@@ -79,8 +73,8 @@ class SqliteTransaction(SqliteView):
     def __init__(self, connection: sqlite3.Connection, now_us: int, incarnation: str) -> None:
         super().__init__(connection, now_us)
         self._incarnation = incarnation
-        self._known: dict[Stream, Row | None] = {}
-        self._new: dict[Stream, list[Any]] = {}
+        self._known: dict[Stream, Head | None] = {}
+        self._new: dict[Stream, Head] = {}
         """Heads that are in no table yet."""
         self._dues: dict[Stream, Due] = {}
         """Due rows that are in no table yet, as they will be."""
@@ -94,8 +88,8 @@ class SqliteTransaction(SqliteView):
         self._settle()
 
     def heads(self, streams: Iterable[Stream]) -> dict[Stream, Head]:
-        rows = self._heads_known(list(streams))
-        return {stream: head_from(row) for stream, row in rows.items() if row is not None}
+        known = self._heads_known(list(streams))
+        return {stream: head for stream, head in known.items() if head is not None}
 
     def append(self, appends: Sequence[Append]) -> set[Stream]:
         require_appends(appends)
@@ -113,26 +107,27 @@ class SqliteTransaction(SqliteView):
 
     def published_unclaimed(self) -> dict[str, int]:
         # New heads are marked as published only where they wait, and nobody asks in between.
-        if any(row[_PUBLISHED] for row in self._new.values()):
+        if any(head.published_us for head in self._new.values()):
             self._settle()
         return dict(self._settled_rows(PUBLISHED_UNCLAIMED))
 
     def next_ready(self, pool: str, limit: int) -> list[Head]:
-        found = self._settled_rows(NEXT_READY, (pool, limit))
-        found += [tuple(row) for row in self._new.values() if row[_POOL] == pool and _is_waiting(row)]
-        return [head_from(row) for row in sorted(found, key=_turn_of)[:limit]]
+        found = [head_from(row) for row in self._settled_rows(NEXT_READY, (pool, limit))]
+        found += [head for head in self._new.values() if head.pool == pool and _is_waiting(head)]
+        return sorted(found, key=_turn_of)[:limit]
 
     def mark_published(self, invocation_ids: Sequence[str], dues: Sequence[Due]) -> None:
         stored: list[Row] = []
         for invocation_id in invocation_ids:
-            row = self._new.get(Stream(StreamKind.INVOCATION.value, invocation_id))
-            if row is None:
+            stream = Stream(_INVOCATION, invocation_id)
+            head = self._new.get(stream)
+            if head is None:
                 stored.append((self._now_us, invocation_id))
+                self._known.pop(stream, None)
             else:
-                row[_PUBLISHED] = self._now_us
+                self._known[stream] = self._new[stream] = head_with(head, published_us=self._now_us)
         self._many("UPDATE head SET published_us = ? WHERE kind = 'invocation' AND id = ?", stored)
-        self._dues.update((Stream(due.kind, due.id), due) for due in dues)
-        self._forget(invocation_ids)
+        self._dues.update((due.stream, due) for due in dues)
 
     def mark_ready(self, invocation_ids: Sequence[str]) -> None:
         self._settle()
@@ -140,7 +135,8 @@ class SqliteTransaction(SqliteView):
             "UPDATE head SET ready = 1, published_us = 0 WHERE kind = 'invocation' AND id = ? AND ready = 0",
             [(invocation_id,) for invocation_id in invocation_ids],
         )
-        self._forget(invocation_ids)
+        for invocation_id in invocation_ids:
+            self._known.pop(Stream(_INVOCATION, invocation_id), None)
 
     def set_due(self, due: Due) -> None:
         self._dues[due.stream] = due
@@ -162,26 +158,29 @@ class SqliteTransaction(SqliteView):
     def beat(self, boot: Boot) -> None:
         self._connection.execute("INSERT OR REPLACE INTO boot VALUES (?, ?, ?, ?, ?, ?, ?)", boot)
 
-    def _write(self, won: Sequence[Append], before: dict[Stream, Row | None]) -> None:
+    def _write(self, won: Sequence[Append], heads: Mapping[Stream, Head | None]) -> None:
         events: list[Row] = []
-        new: list[list[Any]] = []
         moved: list[Row] = []
         changed: list[Row] = []
         seq, previous = self._last_link()
         for append in won:
-            row = before[append.stream]
-            after = _row_after(append, row, self._now_us)
+            before = heads[append.stream]
+            after = _head_after(append, before, self._now_us, seq + 1)
             placed = place(
-                append.stream, 0 if row is None else row[_VERSION], append.events,
-                after_seq=seq, previous=previous, at_us=after[_AT],
-                tenant=append.tenant or after[_TENANT], session=append.session or after[_SESSION],
+                append.stream, 0 if before is None else before.version, append.events,
+                after_seq=seq, previous=previous, at_us=after.at_us,
+                tenant=append.tenant or after.tenant, session=append.session or after.session,
             )  # fmt: skip
-            if row is None and append.stream.kind == StreamKind.INVOCATION:
-                after[_ACCEPTED] = placed[0][0].seq
             seq, previous = placed[-1][0].seq, placed[-1][0].hash
             events += [(*e[:13], bytes.fromhex(e.hash), bytes.fromhex(digest)) for e, digest in placed]
-            self._known[append.stream] = tuple(after)
-            _sort_in(after, row, new, moved, changed)
+            self._known[append.stream] = after
+            # Each where its statement is: a new head, one that moved on, or one that is another now.
+            if before is None:
+                self._new[append.stream] = after
+            elif _still_of(after) == _still_of(before):
+                moved.append((*_moving_of(after), *after[:_FIRST]))
+            else:
+                changed.append((*after[_FIRST:], *after[:_FIRST]))
         self._last = seq, previous
         self._many(_INSERT_EVENT, events)
         self._many(_MOVE_HEAD, moved)
@@ -191,7 +190,6 @@ class SqliteTransaction(SqliteView):
             self._dues.pop(append.stream, None)
             if append.due is not None:
                 self._dues[append.stream] = append.due
-        self._new.update((Stream(row[0], row[1]), row) for row in new)
 
     def _last_link(self) -> tuple[int, str]:
         if self._last is None:
@@ -199,16 +197,12 @@ class SqliteTransaction(SqliteView):
             self._last = seq, genesis(self._incarnation) if digest is None else digest.hex()
         return self._last
 
-    def _heads_known(self, streams: Sequence[Stream]) -> dict[Stream, Row | None]:
+    def _heads_known(self, streams: Sequence[Stream]) -> dict[Stream, Head | None]:
         asked = [stream for stream in streams if stream not in self._known]
         if asked:
-            found = self._head_rows(asked)
+            found = super().heads(asked)
             self._known.update((stream, found.get(stream)) for stream in asked)
         return {stream: self._known[stream] for stream in streams}
-
-    def _forget(self, invocation_ids: Iterable[str]) -> None:
-        for invocation_id in invocation_ids:
-            self._known.pop(Stream(StreamKind.INVOCATION.value, invocation_id), None)
 
     def _rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
         self._settle()
@@ -229,39 +223,25 @@ class SqliteTransaction(SqliteView):
             self._connection.executemany(sql, rows)
 
 
-def _stands(append: Append, before: Row | None) -> bool:
-    version = 0 if before is None else before[_VERSION]
+def _stands(append: Append, before: Head | None) -> bool:
+    version = 0 if before is None else before.version
     return append.expected in (ANY_VERSION, version)
 
 
-def _row_after(append: Append, before: Row | None, now_us: int) -> list[Any]:
-    """The head's row after the append; what only the ledger knows is set here."""
-    if append.head is not None:
-        after = list(_row_of(append.head))
-        after[:_FIRST] = append.stream
-    elif before is not None:
-        after = list(before)
-    else:
-        after = list(_row_of(Head(*append.stream, tenant=append.tenant, session=append.session)))
-    after[_VERSION] = (0 if before is None else before[_VERSION]) + len(append.events)
-    after[_AT] = now_us if before is None else max(now_us, before[_AT])
+def _head_after(append: Append, before: Head | None, now_us: int, seq: int) -> Head:
+    """The head after the append; what only the ledger knows is set here. `seq` is its first event's."""
+    stands = append.head or before or Head("", "", tenant=append.tenant, session=append.session)
+    values = list(stands)
+    values[:_FIRST] = append.stream
+    values[_VERSION] = (0 if before is None else before.version) + len(append.events)
+    values[_AT] = now_us if before is None else max(now_us, before.at_us)
     if before is not None:
-        after[_ACCEPTED] = before[_ACCEPTED]
-    return after
+        values[_ACCEPTED] = before.accepted_seq
+    elif append.stream.kind == _INVOCATION:
+        values[_ACCEPTED] = seq
+    return Head._make(values)
 
 
-def _is_waiting(row: Sequence[Any]) -> bool:
-    """What `NEXT_READY` asks for, of a row that is in no table yet."""
-    return row[_READY] == 1 and row[_PUBLISHED] == 0 and row[_PHASE] in READY_PHASES
-
-
-def _sort_in(
-    after: list[Any], before: Row | None, new: list[list[Any]], moved: list[Row], changed: list[Row]
-) -> None:
-    """Put the row where its statement is: a new head, one that moved on, or one that is another now."""
-    if before is None:
-        new.append(after)
-    elif _still_of(after) == _still_of(before):
-        moved.append((*_moving_of(after), *after[:_FIRST]))
-    else:
-        changed.append((*after[_FIRST:], *after[:_FIRST]))
+def _is_waiting(head: Head) -> bool:
+    """What `NEXT_READY` asks for, of a head that is in no table yet."""
+    return head.ready and not head.published_us and head.phase in READY_PHASES
