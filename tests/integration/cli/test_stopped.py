@@ -135,7 +135,7 @@ def test_the_inbox_hides_nothing(stopped: Directory) -> None:
     assert "\u202e" not in said.out
     assert "/home\\u202e txt.etadpu" in said.out
     assert said.out.index("pay version") < said.out.index("shell.run version")
-    requests = stopped.run("tools", "list", "--json").json["requests"]
+    requests = stopped.run("inbox", "--json").json["requests"]
     assert requests[1]["arguments"] == {"argv": ["rm", "-rf", "/home\u202e txt.etadpu"]}
     assert requests[1]["hidden"] == ["U+202E RIGHT-TO-LEFT OVERRIDE"]
 
