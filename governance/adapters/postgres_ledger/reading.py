@@ -21,40 +21,62 @@ Row = tuple[Any, ...]
 
 HEAD = ", ".join(f"h.{column}" for column in HEAD_COLUMNS)
 EVENT = f"s.seq, {', '.join(f'e.{column}' for column in EVENT_COLUMNS)}, s.hash"
-NUMBERED = "event_seq s JOIN tool_event e ON e.xid = s.xid AND e.ord = s.ord"
+# OFFSET 0 keeps a question a look-up for each row. As a plain join, a planner that knows the table as small
+# reads a whole index for every statement, and its plan is kept when the table has grown.
+NUMBERED = """event_seq s CROSS JOIN LATERAL (
+        SELECT * FROM tool_event WHERE xid = s.xid AND ord = s.ord OFFSET 0) e"""
+NUMBER = "LEFT JOIN LATERAL (SELECT seq, hash FROM event_seq WHERE ord = e.ord OFFSET 0) s ON true"
 _ASKED = "unnest(%b, %b) a(kind, id)"
+
+
+def found_by(names: Sequence[str], row: str, asked: str) -> str:
+    """Equality of these columns, said so that no join can be made of it but a look-up by the index of them.
+
+    For statements whose own table is looked up: they change or hold it.
+    """
+    return " AND ".join(f"{row}.{name} = ANY (ARRAY[{asked}.{name}])" for name in names)
+
+
 _DUE = "d.kind, d.id, d.what, d.at_us"
 
-HEADS = f"SELECT {HEAD} FROM {_ASKED} JOIN head h ON h.kind = a.kind AND h.id = a.id"
-_EVENTS = f"""SELECT {EVENT} FROM {_ASKED} JOIN tool_event e ON e.kind = a.kind AND e.stream = a.id
-    LEFT JOIN event_seq s ON s.ord = e.ord ORDER BY e.kind, e.stream, e.version"""
+_HEADS = f"""SELECT {HEAD} FROM {_ASKED} CROSS JOIN LATERAL (
+        SELECT * FROM head WHERE kind = a.kind AND id = a.id OFFSET 0) h"""
+_EVENTS = f"""SELECT {EVENT} FROM {_ASKED} CROSS JOIN LATERAL (
+        SELECT * FROM tool_event WHERE kind = a.kind AND stream = a.id OFFSET 0) e {NUMBER}
+    ORDER BY e.kind, e.stream, e.version"""
 _RANGE = f"SELECT {EVENT} FROM {NUMBERED} WHERE s.seq > %b ORDER BY s.seq LIMIT %b"
 # Numbers first, from indexes alone; then only the rows of this page.
 _SESSION = f"""SELECT {EVENT} FROM (
         SELECT n.seq, n.xid, n.ord, n.hash FROM tool_event f
-        JOIN tool_event o ON o.kind = f.kind AND o.stream = f.stream JOIN event_seq n ON n.ord = o.ord
+        CROSS JOIN LATERAL (SELECT ord FROM tool_event WHERE kind = f.kind AND stream = f.stream OFFSET 0) o
+        CROSS JOIN LATERAL (SELECT * FROM event_seq WHERE ord = o.ord OFFSET 0) n
         WHERE f.session = %b AND f.tenant = %b AND f.version = 1 AND n.seq > %b ORDER BY n.seq LIMIT %b
-    ) s JOIN tool_event e ON e.xid = s.xid AND e.ord = s.ord ORDER BY s.seq"""
+    ) s CROSS JOIN LATERAL (SELECT * FROM tool_event WHERE xid = s.xid AND ord = s.ord OFFSET 0) e
+    ORDER BY s.seq"""
 _KEYS = """SELECT i.tenant, i.client, i.key, i.invocation_id, i.request_digest, h.phase, h.at_us
     FROM unnest(%b, %b, %b) a(tenant, client, key)
-    JOIN idempotency i ON i.tenant = a.tenant AND i.client = a.client AND i.key = a.key
-    LEFT JOIN head h ON h.kind = 'invocation' AND h.id = i.invocation_id"""
+    CROSS JOIN LATERAL (SELECT * FROM idempotency
+        WHERE tenant = a.tenant AND client = a.client AND key = a.key OFFSET 0) i
+    LEFT JOIN LATERAL (SELECT phase, at_us FROM head
+        WHERE kind = 'invocation' AND id = i.invocation_id OFFSET 0) h ON true"""
 _LINES = f"""SELECT {HEAD} FROM unnest(%b, %b, %b) a(tenant, session, stage) CROSS JOIN LATERAL (
         SELECT * FROM head WHERE {OPEN} AND tenant = a.tenant AND session = a.session AND stage = a.stage
         ORDER BY accepted_seq LIMIT %b
     ) h ORDER BY h.accepted_seq"""
-_TWINS = f"""SELECT h.action_digest, min(h.id) FROM unnest(%b) a(digest)
-    JOIN head h ON h.action_digest = a.digest AND {TWIN} GROUP BY 1"""
+_TWINS = f"""SELECT h.action_digest, min(h.id) FROM unnest(%b) a(digest) CROSS JOIN LATERAL (
+        SELECT action_digest, id FROM head WHERE action_digest = a.digest AND {TWIN} OFFSET 0) h GROUP BY 1"""
 _DENIALS = """SELECT d.action_digest, d.invocation_id FROM unnest(%b) a(digest)
-    JOIN denial d ON d.action_digest = a.digest"""
-_CONTRACTS = "SELECT c.digest, c.body FROM unnest(%b) a(digest) JOIN contract c ON c.digest = a.digest"
+    CROSS JOIN LATERAL (SELECT * FROM denial WHERE action_digest = a.digest OFFSET 0) d"""
+_CONTRACTS = """SELECT c.digest, c.body FROM unnest(%b) a(digest)
+    CROSS JOIN LATERAL (SELECT * FROM contract WHERE digest = a.digest OFFSET 0) c"""
 _PUBLISHED = f"SELECT pool, count(*) FROM head WHERE {READY} AND published_us > 0 GROUP BY pool"
 NEXT_READY = f"""SELECT {HEAD} FROM head h WHERE {READY} AND published_us = 0 AND pool = %b
     ORDER BY priority, accepted_seq LIMIT %b"""
 _DUE_BEFORE = f"SELECT {_DUE} FROM due d WHERE d.at_us <= %b ORDER BY d.at_us, d.kind, d.id LIMIT %b"
 _DUE_AFTER = f"""SELECT {_DUE} FROM due d WHERE d.at_us > %b
     ORDER BY d.at_us DESC, d.kind DESC, d.id DESC LIMIT %b"""
-_DUE_OF = f"SELECT {_DUE} FROM {_ASKED} JOIN due d ON d.kind = a.kind AND d.id = a.id"
+_DUE_OF = f"""SELECT {_DUE} FROM {_ASKED} CROSS JOIN LATERAL (
+        SELECT * FROM due WHERE kind = a.kind AND id = a.id OFFSET 0) d"""
 _BOOTS = """SELECT boot_id, role, host, pid, counter, started_us, stopped FROM boot
     WHERE NOT stopped ORDER BY boot_id"""
 _COUNTS = f"SELECT phase, count(*) FROM head WHERE {OPEN} GROUP BY phase"
@@ -84,15 +106,14 @@ class PostgresView:
     ) -> list[Head]:
         if kind == "invocation" and (session is not None or phase is None or phase == "done"):
             return self._heads_by_acceptance(phase, session, limit)
-        where, values = "h.kind = %b", [kind]
+        where, order, values = "h.kind = %b", "h.accepted_seq, h.id", [kind]
         if kind == "invocation":
-            where = OPEN
-            values = []
+            where, order, values = OPEN, "h.accepted_seq", []  # no two have the same
         for column, value in (("phase", phase), ("session", session)):
             if value is not None:
                 where += f" AND h.{column} = %b"
                 values.append(value)
-        sql = f"SELECT {HEAD} FROM head h WHERE {where} ORDER BY h.accepted_seq, h.id LIMIT %b"
+        sql = f"SELECT {HEAD} FROM head h WHERE {where} ORDER BY {order} LIMIT %b"
         return [Head(*row) for row in self._rows(sql, (*values, number(limit)))]
 
     def events(self, streams: Iterable[Stream]) -> dict[Stream, list[StoredEvent]]:
@@ -179,16 +200,16 @@ class PostgresView:
         return dict(self._rows(sql, (texts(asked),))) if asked else {}
 
     def _head_rows(self, streams: Iterable[Stream]) -> dict[Stream, Row]:
-        return {Stream(row[0], row[1]): row for row in self._of_streams(HEADS, streams)}
+        return {Stream(row[0], row[1]): row for row in self._of_streams(_HEADS, streams)}
 
     def _heads_by_acceptance(self, phase: str | None, session: str | None, limit: int) -> list[Head]:
         """Through the log, whose order is that of acceptance; heads have no index over what is final."""
-        where, values = "", []
-        for column, value in (("e.session", session), ("h.phase", phase)):
-            if value is not None:
-                where += f" AND {column} = %b"
-                values.append(value)
-        sql = f"""SELECT {HEAD} FROM tool_event e JOIN head h ON h.kind = e.kind AND h.id = e.stream
+        values = [value for value in (session, phase) if value is not None]
+        first, where = "tool_event", "" if phase is None else " AND h.phase = %b"
+        if session is not None:
+            first = "(SELECT * FROM tool_event WHERE version = 1 AND session = %b OFFSET 0)"
+        sql = f"""SELECT {HEAD} FROM {first} e CROSS JOIN LATERAL (
+                SELECT * FROM head WHERE kind = e.kind AND id = e.stream OFFSET 0) h
             WHERE e.kind = 'invocation' AND e.version = 1{where} ORDER BY e.ord LIMIT %b"""
         return [Head(*row) for row in self._rows(sql, (*values, number(limit)))]
 

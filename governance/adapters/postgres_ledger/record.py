@@ -7,7 +7,7 @@ from typing import Any
 
 from governance.adapters.postgres_ledger.binary import number
 from governance.adapters.postgres_ledger.connection import Connection, Database
-from governance.adapters.postgres_ledger.reading import EVENT, HEAD, PostgresView, event_from
+from governance.adapters.postgres_ledger.reading import EVENT, HEAD, NUMBER, PostgresView, event_from
 from governance.adapters.postgres_ledger.schema import OPEN
 from governance.ledger import Due, Head, KeyName, KeyOwner, head_with
 from governance.verification.record import EventRecord, StreamRecord
@@ -23,8 +23,9 @@ _LOWEST = -(2**63)
 _HASH_BYTES = 32
 _OWNER = "tenant, client, key, invocation_id, request_digest"
 _EVENTS = f"""SELECT {EVENT}, e.payload_sha FROM event_seq s
-    LEFT JOIN tool_event e ON e.xid = s.xid AND e.ord = s.ord WHERE s.seq > %b ORDER BY s.seq LIMIT %b"""
-_OF_STREAM = f"""SELECT {EVENT} FROM tool_event e LEFT JOIN event_seq s ON s.ord = e.ord
+    LEFT JOIN LATERAL (SELECT * FROM tool_event WHERE xid = s.xid AND ord = s.ord OFFSET 0) e ON true
+    WHERE s.seq > %b ORDER BY s.seq LIMIT %b"""
+_OF_STREAM = f"""SELECT {EVENT} FROM tool_event e {NUMBER}
     WHERE e.kind = %b AND e.stream = %b AND e.version > %b ORDER BY e.version LIMIT %b"""
 _ISSUED = "SELECT greatest((SELECT max(seq) FROM sequencer), (SELECT max(seq) FROM event_seq))"
 _STREAMS = f"SELECT {HEAD} FROM head h WHERE (h.kind, h.id) > (%b, %b) ORDER BY h.kind, h.id LIMIT %b"
@@ -32,9 +33,9 @@ _BEFORE = f"""SELECT id FROM head WHERE {OPEN} AND tenant = %b AND session = %b 
     AND accepted_seq < %b ORDER BY accepted_seq LIMIT 1"""
 _ORD = "SELECT ord FROM tool_event WHERE kind = %b AND stream = %b AND version = 1"
 # Behind the cursor everything has its number; what was forged there is shown by its stream.
-_UNSEQUENCED = f"""SELECT {EVENT} FROM tool_event e LEFT JOIN event_seq s ON s.ord = e.ord
+_UNSEQUENCED = f"""SELECT {EVENT} FROM tool_event e {NUMBER}
     WHERE (e.xid, e.ord) > (SELECT xid, ord FROM sequencer WHERE name = 'relay')
-    AND s.ord IS NULL AND e.at_us < %b ORDER BY e.xid, e.ord LIMIT %b"""
+    AND s.seq IS NULL AND e.at_us < %b ORDER BY e.xid, e.ord LIMIT %b"""
 _DUES = "SELECT kind, id, what, at_us FROM due WHERE (kind, id) > (%b, %b) ORDER BY kind, id LIMIT %b"
 _OWNERS = f"""SELECT {_OWNER} FROM idempotency WHERE (tenant, client, key) > (%b, %b, %b)
     ORDER BY tenant, client, key LIMIT %b"""

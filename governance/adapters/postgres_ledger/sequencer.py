@@ -26,12 +26,14 @@ _log = logging.getLogger(__name__)
 _HORIZON = "pg_snapshot_xmin(pg_current_snapshot())"
 _HEADER = ", ".join(f"e.{name}" for name in EVENT_COLUMNS if name != "payload")
 # Rows behind the cursor may have their number already, where one before them waited for its own.
+# OFFSET 0 keeps each question a look-up by an index, whatever the planner thinks of the tables' size.
 _PLACEABLE = f"""SELECT e.xid, e.ord, {_HEADER}, e.payload_sha, e.version = 1 OR EXISTS (
-        SELECT 1 FROM tool_event p JOIN event_seq n ON n.ord = p.ord
-        WHERE p.kind = e.kind AND p.stream = e.stream AND p.version = e.version - 1)
+        SELECT 1 FROM event_seq n WHERE n.ord = (
+            SELECT p.ord FROM tool_event p
+            WHERE p.kind = e.kind AND p.stream = e.stream AND p.version = e.version - 1) OFFSET 0)
     FROM tool_event e
     WHERE (e.xid, e.ord) > (%b, %b) AND e.xid < {_HORIZON}
-        AND NOT EXISTS (SELECT 1 FROM event_seq s WHERE s.ord = e.ord)
+        AND NOT EXISTS (SELECT 1 FROM event_seq s WHERE s.ord = e.ord OFFSET 0)
     ORDER BY e.xid, e.ord LIMIT %b"""
 _WAITING = """SELECT e.at_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint FROM tool_event e
     WHERE (e.xid, e.ord) > (%b, %b) ORDER BY e.xid, e.ord LIMIT 1"""

@@ -14,7 +14,7 @@ from typing import Any
 
 from governance.adapters.postgres_ledger.binary import Packed, blobs, column, flags, number, numbers, texts
 from governance.adapters.postgres_ledger.connection import Connection
-from governance.adapters.postgres_ledger.reading import HEADS, NEXT_READY, PostgresView, Row
+from governance.adapters.postgres_ledger.reading import HEAD, NEXT_READY, PostgresView, Row, found_by
 from governance.adapters.postgres_ledger.schema import EVENT_COLUMNS, HEAD_COLUMNS, HEAD_TYPES
 from governance.append import ANY_VERSION, KEY_LIFE_US, require_appends
 from governance.ledger import Append, Boot, Due, Head, KeyName, KeyOwner
@@ -41,6 +41,9 @@ def _asked(names: Sequence[str]) -> str:
     return f"unnest({', '.join(['%b'] * len(names))}) u({', '.join(names)})"
 
 
+_SAME = found_by(("kind", "id"), "h", "u")
+
+
 def _heads_sql(moved: Sequence[str], *, is_new: bool) -> str:
     """Numbers for the events, heads moved on at the version judged, and new ones where there is none.
 
@@ -54,7 +57,7 @@ def _heads_sql(moved: Sequence[str], *, is_new: bool) -> str:
         parts.append(f"""moved AS (
             UPDATE head h SET {assigned}, at_us = greatest(u.at_us, h.at_us)
             FROM {_asked(("kind", "id", "expected", *moved))}
-            WHERE h.kind = u.kind AND h.id = u.id AND h.version = u.expected
+            WHERE {_SAME} AND h.version = u.expected
             RETURNING h.kind, h.id, h.at_us, h.accepted_seq)""")
         found += f" UNION ALL SELECT NULL, {written} FROM moved"
     if is_new:
@@ -72,7 +75,7 @@ def _heads_sql(moved: Sequence[str], *, is_new: bool) -> str:
 
 _PUT_DUE = f"""INSERT INTO due (kind, id, what, at_us) SELECT u.* FROM {_asked(Due._fields)}
     ON CONFLICT (kind, id) DO UPDATE SET what = excluded.what, at_us = excluded.at_us"""
-_DROP_DUE = f"DELETE FROM due d USING {_asked(('kind', 'id'))} WHERE d.kind = u.kind AND d.id = u.id"
+_DROP_DUE = f"DELETE FROM due h USING {_asked(('kind', 'id'))} WHERE {_SAME}"
 _LOGGED = ("ord", *EVENT_COLUMNS, "payload_sha")
 
 
@@ -92,19 +95,20 @@ _EVENTS: Mapping[tuple[bool, bool], str] = MappingProxyType(
     {(puts, drops): _events_sql(puts=puts, drops=drops) for puts in _EITHER for drops in _EITHER}
 )
 # Held until the end, so that whatever version is found stays that one.
-_HELD = f"{HEADS} ORDER BY h.kind, h.id FOR UPDATE OF h"
+_HELD = f"""SELECT {HEAD} FROM {_asked(("kind", "id"))} JOIN head h ON {_SAME}
+    ORDER BY h.kind, h.id FOR UPDATE OF h"""
 # What another one is about to publish or to claim is left to it: its hint must not go out twice.
 _NEXT_HELD = f"{NEXT_READY} FOR UPDATE OF h SKIP LOCKED"
-_MARK_PUBLISHED = f"""UPDATE head h SET published_us = u.at_us FROM {_asked(("id", "at_us"))}
-    WHERE h.kind = 'invocation' AND h.id = u.id"""
-_MARK_READY = f"""UPDATE head h SET ready = true, published_us = 0 FROM {_asked(("id",))}
-    WHERE h.kind = 'invocation' AND h.id = u.id AND NOT h.ready"""
+_MARK_PUBLISHED = f"""UPDATE head h SET published_us = u.at_us FROM {_asked(("kind", "id", "at_us"))}
+    WHERE {_SAME}"""
+_MARK_READY = f"""UPDATE head h SET ready = true, published_us = 0 FROM {_asked(("kind", "id"))}
+    WHERE {_SAME} AND NOT h.ready"""
 # A binding is taken over only from an invocation that this statement itself sees to be long final.
 _BIND_KEY = """INSERT INTO idempotency AS i VALUES (%b, %b, %b, %b, %b)
     ON CONFLICT (tenant, client, key) DO UPDATE
     SET invocation_id = excluded.invocation_id, request_digest = excluded.request_digest
     WHERE EXISTS (SELECT 1 FROM head h WHERE h.kind = 'invocation' AND h.id = i.invocation_id
-        AND h.phase = 'done' AND h.at_us <= %b)
+        AND h.phase = 'done' AND h.at_us <= %b OFFSET 0)
     RETURNING 1"""
 _BEAT = """INSERT INTO boot VALUES (%b, %b, %b, %b, %b, %b, %b)
     ON CONFLICT (boot_id) DO UPDATE SET role = excluded.role, host = excluded.host, pid = excluded.pid,
@@ -147,7 +151,8 @@ class PostgresTransaction(PostgresView):
     def mark_published(self, invocation_ids: Sequence[str], dues: Sequence[Due]) -> None:
         ids = sorted(set(invocation_ids))
         if ids:
-            self._do(_MARK_PUBLISHED, [texts(ids), numbers([self._now_us] * len(ids))])
+            moments = numbers([self._now_us] * len(ids))
+            self._do(_MARK_PUBLISHED, [_invocations(ids), texts(ids), moments])
         if dues:
             last = {Stream(due.kind, due.id): due for due in dues}
             self._do(_PUT_DUE, _columns_of_dues([last[stream] for stream in sorted(last)]))
@@ -156,7 +161,7 @@ class PostgresTransaction(PostgresView):
     def mark_ready(self, invocation_ids: Sequence[str]) -> None:
         ids = sorted(set(invocation_ids))
         if ids:
-            self._do(_MARK_READY, [texts(ids)])
+            self._do(_MARK_READY, [_invocations(ids), texts(ids)])
         self._forget(map(_invocation, ids))
 
     def set_due(self, due: Due) -> None:
@@ -316,6 +321,11 @@ def _row_after(append: Append, before: Mapping[Stream, Row | None], now_us: int)
 
 def _invocation(invocation_id: str) -> Stream:
     return Stream(StreamKind.INVOCATION.value, invocation_id)
+
+
+def _invocations(ids: Sequence[str]) -> Packed:
+    """The kind of each of these."""
+    return texts([StreamKind.INVOCATION.value] * len(ids))
 
 
 def _columns_of_dues(dues: Sequence[Due]) -> list[Packed]:
