@@ -51,12 +51,19 @@ class Sequencer(Protocol):
         """Place what can be placed. True: more is committed and will be placeable in a moment."""
         ...
 
+    def recent(self, after_seq: int, limit: int) -> list[StoredEvent]:
+        """Durable events that follow `after_seq`, where it placed them itself; else none. No payloads."""
+        ...
+
 
 class SequencedOnAppend:
     """The sequencer of a store whose appending transaction writes seq and chain: nothing is left to do."""
 
     def sequence(self) -> bool:
         return False
+
+    def recent(self, after_seq: int, limit: int) -> list[StoredEvent]:  # noqa: ARG002
+        return []
 
 
 class RelayState(StrEnum):
@@ -206,8 +213,10 @@ class Relay:
             position = self._find_position()
         if position is None:
             return 0
-        with self._ledger.read() as view:
-            events = view.range(position.seq, self._settings.batch)
+        events = self._sequencer.recent(position.seq, self._settings.batch)
+        if not events:
+            with self._ledger.read() as view:
+                events = view.range(position.seq, self._settings.batch)
         if not events:
             self._position = position
             return 0

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, NamedTuple
 
-from governance.adapters.postgres_ledger.binary import Packed, blobs, number, numbers, xid, xids
+from governance.adapters.postgres_ledger.binary import Packed, blobs, number, numbers, texts, xid, xids
 from governance.adapters.postgres_ledger.connection import Connection
 from governance.adapters.postgres_ledger.schema import EVENT_COLUMNS
 from governance.adapters.postgres_ledger.store import PostgresLedger
 from governance.chain import genesis, link
 from interlock.clock import boottime_ns
 from interlock.errors import LedgerFencedError, LedgerUnavailableError
-from interlock.event import StoredEvent, Stream
+from interlock.event import StoredEvent
 
 _log = logging.getLogger(__name__)
 
@@ -27,14 +28,14 @@ _HORIZON = "pg_snapshot_xmin(pg_current_snapshot())"
 _HEADER = ", ".join(f"e.{name}" for name in EVENT_COLUMNS if name != "payload")
 # Rows behind the cursor may have their number already, where one before them waited for its own.
 # OFFSET 0 keeps each question a look-up by an index, whatever the planner thinks of the tables' size.
-_PLACEABLE = f"""SELECT e.xid, e.ord, {_HEADER}, e.payload_sha, e.version = 1 OR EXISTS (
-        SELECT 1 FROM event_seq n WHERE n.ord = (
-            SELECT p.ord FROM tool_event p
-            WHERE p.kind = e.kind AND p.stream = e.stream AND p.version = e.version - 1) OFFSET 0)
-    FROM tool_event e
+_PLACEABLE = f"""SELECT e.xid, e.ord, {_HEADER}, e.payload_sha FROM tool_event e
     WHERE (e.xid, e.ord) > (%b, %b) AND e.xid < {_HORIZON}
-        AND NOT EXISTS (SELECT 1 FROM event_seq s WHERE s.ord = e.ord OFFSET 0)
+        AND (%b OR NOT EXISTS (SELECT 1 FROM event_seq s WHERE s.ord = e.ord OFFSET 0))
     ORDER BY e.xid, e.ord LIMIT %b"""
+_NUMBERED = """SELECT a.kind, a.stream, a.version FROM unnest(%b, %b, %b) a(kind, stream, version)
+    CROSS JOIN LATERAL (SELECT ord FROM tool_event
+        WHERE kind = a.kind AND stream = a.stream AND version = a.version OFFSET 0) p
+    WHERE EXISTS (SELECT 1 FROM event_seq n WHERE n.ord = p.ord OFFSET 0)"""
 _WAITING = """SELECT e.at_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint FROM tool_event e
     WHERE (e.xid, e.ord) > (%b, %b) ORDER BY e.xid, e.ord LIMIT 1"""
 _LEADER = """SELECT l.epoch, l.holder, l.counter, l.seq, l.xid, l.ord,
@@ -79,6 +80,18 @@ class Leader(NamedTuple):
     ord: int
 
 
+class _Place(NamedTuple):
+    """One version of one stream."""
+
+    kind: str
+    stream: str
+    version: int
+
+    @property
+    def before(self) -> _Place:
+        return _Place(self.kind, self.stream, self.version - 1)
+
+
 class _Row(NamedTuple):
     """One event about to be placed."""
 
@@ -87,16 +100,10 @@ class _Row(NamedTuple):
     header: tuple[Any, ...]
     """The columns of a stored event between seq and payload."""
     payload_digest: bytes
-    follows: bool
-    """Whether it is its stream's first, or the one before it has its number."""
 
     @property
-    def stream(self) -> Stream:
-        return Stream(self.header[0], self.header[1])
-
-    @property
-    def version(self) -> int:
-        return int(self.header[2])
+    def place(self) -> _Place:
+        return _Place(*self.header[:3])
 
 
 class PostgresSequencer:
@@ -124,6 +131,9 @@ class PostgresSequencer:
         self._stall = _Stall(self._settings)
         self._mine: Leader | None = None
         self._hash = ""
+        self._placed = _Placed()
+        self._is_dense = False
+        """Whether nothing behind the cursor has a number, so that nobody needs to look."""
         self._beaten_ns = 0
         self.horizon_age_us = 0
 
@@ -152,6 +162,13 @@ class PostgresSequencer:
             self._watch.reset()
             raise
 
+    def recent(self, after_seq: int, limit: int) -> list[StoredEvent]:
+        """Durable events that follow `after_seq`, as far as this one placed them itself just now.
+
+        Without their payloads. Empty where it does not know: the ledger does.
+        """
+        return self._placed.following(after_seq, limit)
+
     def close(self) -> None:
         """Let another lead at once; nothing where this one does not. Raises LedgerUnavailableError."""
         leader, self._mine = self._mine, None
@@ -172,29 +189,49 @@ class PostgresSequencer:
                 return None
             _log.info("sequencing from event %d, epoch %d", leader.seq + 1, leader.epoch + 1)
             leader = leader._replace(epoch=leader.epoch + 1, counter=leader.counter + 1, holder=self._holder)
+        self._placed.forget()
+        self._is_dense = False
         self._hash = self._genesis if last_hash is None else last_hash.hex()
         return leader
 
     def _step(self, connection: Connection, leader: Leader) -> bool:
-        values = (xid(leader.xid), number(leader.ord), number(self._settings.batch))
+        values = (xid(leader.xid), number(leader.ord), self._is_dense, number(self._settings.batch))
         found = connection.execute(_PLACEABLE, values, binary=True).fetchall()
-        rows = [_Row(row[0], row[1], row[2:13], row[13], row[14]) for row in found]
-        placed = list(_in_order(rows))
+        rows = [_Row(row[0], row[1], row[2:13], row[13]) for row in found]
+        placed = list(_in_order(rows, self._followed(connection, rows)))
         if placed:
             self._stall.end()
             self._mine = self._place(connection, leader, placed, _cursor(leader, rows, placed))
+            is_whole = self._is_dense or len(rows) < self._settings.batch
+            self._is_dense = is_whole and len(placed) == len(rows)
             return self._mine is not None
         self._mine = self._beat(connection, leader)
         return self._mine is not None and self._look_ahead(connection, leader)
+
+    def _followed(self, connection: Connection, rows: Sequence[_Row]) -> set[_Place]:
+        """Which places before those of these rows have their number, and are not among the rows."""
+        among = {row.place for row in rows}
+        before = [place.before for place in among if place.version > 1]
+        asked = [place for place in before if place not in among]
+        known = {place for place in asked if self._placed.reached(place)}
+        unknown = [place for place in asked if place not in known]
+        if unknown:
+            kinds, streams, versions = zip(*unknown, strict=True)
+            values = (texts(kinds), texts(streams), numbers(versions))
+            found = connection.execute(_NUMBERED, values, binary=True).fetchall()
+            known.update(_Place(*row) for row in found)
+        return known
 
     def _place(
         self, connection: Connection, leader: Leader, placed: Sequence[_Row], cursor: tuple[int, int]
     ) -> Leader | None:
         """Write their numbers and hashes; None where this one leads no longer, and nothing was written."""
-        last, hashes = self._hash, []
+        last, hashes, events = self._hash, [], []
         for seq, row in enumerate(placed, leader.seq + 1):
-            last = link(last, StoredEvent._make((seq, *row.header, b"", "")), row.payload_digest.hex())
+            event = StoredEvent._make((seq, *row.header, b"", ""))
+            last = link(last, event, row.payload_digest.hex())
             hashes.append(bytes.fromhex(last))
+            events.append(event._replace(hash=last))
         after = leader._replace(
             counter=leader.counter + 1, seq=leader.seq + len(placed), xid=cursor[0], ord=cursor[1]
         )
@@ -208,6 +245,7 @@ class PostgresSequencer:
         if connection.execute(_PLACE, values, binary=True).rowcount != len(placed):
             return None
         self._hash = last
+        self._placed.note(events)
         self._beaten_ns = self._boottime()
         return after
 
@@ -229,6 +267,43 @@ class PostgresSequencer:
         else:
             self._stall.end()
         return bool(waiting)
+
+
+class _Placed:
+    """What this leader placed itself, the latest of it: what it need not ask the ledger for."""
+
+    STREAMS_MAX = 10_000
+    EVENTS_MAX = 4_000
+
+    def __init__(self) -> None:
+        self._versions: dict[tuple[str, str], int] = {}
+        self._events: list[StoredEvent] = []
+
+    def forget(self) -> None:
+        self._versions.clear()
+        self._events = []
+
+    def note(self, events: Sequence[StoredEvent]) -> None:
+        """These are durable now, in this order."""
+        for event in events:
+            stream = (event.kind, event.stream_id)
+            self._versions.pop(stream, None)
+            self._versions[stream] = event.version
+        for stream in list(islice(self._versions, max(0, len(self._versions) - self.STREAMS_MAX))):
+            del self._versions[stream]
+        self._events = [*self._events, *events][-self.EVENTS_MAX :]
+
+    def reached(self, place: _Place) -> bool:
+        """Whether this place is known to have its number."""
+        return self._versions.get((place.kind, place.stream), 0) >= place.version
+
+    def following(self, after_seq: int, limit: int) -> list[StoredEvent]:
+        """Those that follow this number without a gap; what is before them is forgotten."""
+        first = self._events[0].seq if self._events else 0
+        if not self._events or not first <= after_seq + 1 <= self._events[-1].seq:
+            return []
+        self._events = self._events[after_seq + 1 - first :]
+        return self._events[:limit]
 
 
 class _Watch:
@@ -278,23 +353,24 @@ class _Stall:
         return time.monotonic() < self._until
 
 
-def _in_order(rows: Sequence[_Row]) -> Iterator[_Row]:
+def _in_order(rows: Sequence[_Row], followed: Collection[_Place]) -> Iterator[_Row]:
     """By place, but for a version that came before the one it follows: it waits for that one.
 
     A transaction that had its id early may write after one with a later id.
     """
-    reached: dict[Stream, int] = {}
-    held: dict[tuple[Stream, int], _Row] = {}
+    reached: set[_Place] = set()
+    held: dict[_Place, _Row] = {}
     for row in rows:
-        stream, version = row.stream, row.version
-        if not row.follows and reached.get(stream) != version - 1:
-            held[stream, version] = row
+        place = row.place
+        if place.version > 1 and place.before not in reached and place.before not in followed:
+            held[place] = row
             continue
         yield row
-        while (follower := held.pop((stream, version + 1), None)) is not None:
-            version += 1
+        reached.add(place)
+        while held and (follower := held.pop(place._replace(version=place.version + 1), None)) is not None:
             yield follower
-        reached[stream] = version
+            place = follower.place
+            reached.add(place)
 
 
 def _cursor(leader: Leader, rows: Sequence[_Row], placed: Sequence[_Row]) -> tuple[int, int]:

@@ -128,6 +128,18 @@ def test_a_batch_has_an_end_and_the_rest_follows(ledger: PostgresLedger) -> None
     assert len(log_of(ledger)) == 120
 
 
+def test_what_was_placed_just_now_is_told_as_the_ledger_has_it(ledger: PostgresLedger) -> None:
+    for number in range(4):
+        write(ledger, an_append(f"i-{number}"))
+    sequencer, other = PostgresSequencer(ledger, "a"), PostgresSequencer(ledger, "b")
+    assert sequencer.recent(0, 9) == []
+    place_all(sequencer)
+    other.sequence()
+    told = [event._replace(payload=b"") for event in log_of(ledger)]
+    assert (sequencer.recent(0, 3), sequencer.recent(3, 9)) == (told[:3], told[3:])
+    assert (sequencer.recent(4, 9), sequencer.recent(1, 9), other.recent(0, 9)) == ([], [], [])
+
+
 def test_of_two_one_leads_and_the_other_takes_over_when_it_stands_still(
     ledger: PostgresLedger, open_ledger: Callable[[], PostgresLedger]
 ) -> None:

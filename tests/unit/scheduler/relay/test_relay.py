@@ -9,10 +9,11 @@ import pytest
 from governance.memory_ledger import InMemoryLedger
 from interlock.clock import ManualClock
 from interlock.errors import LedgerFencedError
+from interlock.event import StoredEvent
 from interlock.fault import Fault, InjectedFaultError, PlannedFaults
 from interlock.memory_stream import InMemoryEventStream, ManualWaker
 from interlock.stream import EMPTY, StreamTail
-from scheduler.relay import ROLE, Relay, RelaySettings, RelayState, fence_of
+from scheduler.relay import ROLE, Relay, RelaySettings, RelayState, SequencedOnAppend, fence_of
 from tests.support.delivery import ShownLedger, entries_of, log_of
 from tests.support.history import append_lives
 from tests.support.wait import until
@@ -255,7 +256,7 @@ def test_a_sequencer_that_has_more_is_asked_again_at_once(
     """Rows above the horizon are committed: nobody sleeps over them."""
     shown = ShownLedger.of(ledger, shown=set())
 
-    class _Horizon:
+    class _Horizon(SequencedOnAppend):
         def sequence(self) -> bool:
             shown.shown.add(len(shown.shown) + 1)
             return len(shown.shown) < 20
@@ -265,10 +266,27 @@ def test_a_sequencer_that_has_more_is_asked_again_at_once(
     assert _seqs(stream) == list(range(1, 21))
 
 
+def test_what_the_sequencer_placed_itself_is_published_without_asking_the_ledger(
+    ledger: InMemoryLedger, stream: InMemoryEventStream
+) -> None:
+    log = log_of(ledger)
+    shown = ShownLedger.of(ledger, shown={1, 2, 3})
+
+    class _Knows(SequencedOnAppend):
+        def recent(self, after_seq: int, limit: int) -> list[StoredEvent]:
+            known = [event._replace(payload=b"") for event in log if event.seq > max(2, after_seq)]
+            return known[:limit] if after_seq >= 2 else []
+
+    relay = _relay(shown, stream, sequencer=_Knows(), settings=RelaySettings(batch=2))
+    while relay.step():
+        pass
+    assert stream.read(0, 10_000, 0) == entries_of(ledger)
+
+
 def test_a_log_of_a_later_life_of_the_cluster_ends_the_relay_fenced(
     ledger: InMemoryLedger, stream: InMemoryEventStream
 ) -> None:
-    class _Restored:
+    class _Restored(SequencedOnAppend):
         def sequence(self) -> bool:
             raise LedgerFencedError("it was restored from a dump")
 
