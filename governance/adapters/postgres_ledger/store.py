@@ -91,7 +91,7 @@ class PostgresLedger:
         with self._database.writing(locks, self._control, alone=control) as (connection, now_us):
             transaction = PostgresTransaction(connection, now_us)
             yield transaction
-            transaction.require_whole()
+            transaction.finish()
             self._faults.reach("ledger.before_commit")
             self._database.commit(connection)
             self._faults.reach("ledger.after_commit")

@@ -79,20 +79,12 @@ _DROP_DUE = f"DELETE FROM due h USING {_asked(('kind', 'id'))} WHERE {_SAME}"
 _LOGGED = ("ord", *EVENT_COLUMNS, "payload_sha")
 
 
-def _events_sql(*, puts: bool, drops: bool) -> str:
-    """Events of the streams that won, and what falls due for them now."""
-    parts = [f"put AS ({_PUT_DUE})"] if puts else []
-    parts += [f"dropped AS ({_DROP_DUE})"] if drops else []
-    before = f"WITH {', '.join(parts)} " if parts else ""
-    return f"{before}INSERT INTO tool_event ({', '.join(_LOGGED)}) SELECT u.* FROM {_asked(_LOGGED)}"
+_PUT_EVENTS = f"INSERT INTO tool_event ({', '.join(_LOGGED)}) SELECT u.* FROM {_asked(_LOGGED)}"
 
 
 _EITHER = (False, True)
 _HEADS: Mapping[tuple[tuple[str, ...], bool], str] = MappingProxyType(
     {(moved, new): _heads_sql(moved, is_new=new) for moved in ((), _MOVING, _CHANGING) for new in _EITHER}
-)
-_EVENTS: Mapping[tuple[bool, bool], str] = MappingProxyType(
-    {(puts, drops): _events_sql(puts=puts, drops=drops) for puts in _EITHER for drops in _EITHER}
 )
 # Held until the end, so that whatever version is found stays that one.
 _HELD = f"""SELECT {HEAD} FROM {_asked(("kind", "id"))} JOIN head h ON {_SAME}
@@ -119,17 +111,23 @@ class PostgresTransaction(PostgresView):
     """Reads and writes under the locks of its keys.
 
     A head that was read is known until the end or until an append lost: who may change it holds its key.
+    What falls due is written once, at the end, or before it is asked for: a batch often says it twice.
     """
 
     def __init__(self, connection: Connection, now_us: int) -> None:
         super().__init__(connection, now_us)
         self._known: dict[Stream, Row | None] = {}
+        self._dues: dict[Stream, Due | None] = {}
         self._is_broken = False
 
-    def require_whole(self) -> None:
-        """Raises RuntimeError where an append failed half-way and the caller went on all the same."""
+    def finish(self) -> None:
+        """Write what is still to be written, before the commit.
+
+        Raises RuntimeError where an append failed half-way and the caller went on all the same.
+        """
         if self._is_broken:
             raise RuntimeError("an append failed in this transaction; it cannot be committed")
+        self._put_dues()
 
     def heads(self, streams: Iterable[Stream]) -> dict[Stream, Head]:
         rows = self._heads_known(list(streams))
@@ -153,9 +151,7 @@ class PostgresTransaction(PostgresView):
         if ids:
             moments = numbers([self._now_us] * len(ids))
             self._do(_MARK_PUBLISHED, [_invocations(ids), texts(ids), moments])
-        if dues:
-            last = {Stream(due.kind, due.id): due for due in dues}
-            self._do(_PUT_DUE, _columns_of_dues([last[stream] for stream in sorted(last)]))
+        self._dues.update((due.stream, due) for due in dues)
         self._forget(map(_invocation, ids))
 
     def mark_ready(self, invocation_ids: Sequence[str]) -> None:
@@ -165,7 +161,19 @@ class PostgresTransaction(PostgresView):
         self._forget(map(_invocation, ids))
 
     def set_due(self, due: Due) -> None:
-        self._do(_PUT_DUE, _columns_of_dues([due]))
+        self._dues[due.stream] = due
+
+    def due(self, before_us: int, limit: int) -> list[Due]:
+        self._put_dues()
+        return super().due(before_us, limit)
+
+    def due_after(self, after_us: int, limit: int) -> list[Due]:
+        self._put_dues()
+        return super().due_after(after_us, limit)
+
+    def due_of(self, streams: Iterable[Stream]) -> dict[Stream, Due]:
+        self._put_dues()
+        return super().due_of(streams)
 
     def bind_key(self, name: KeyName, owner: KeyOwner) -> None:
         if not self._rows(_BIND_KEY, (*name, *owner, number(self._now_us - KEY_LIFE_US))):
@@ -278,14 +286,19 @@ class PostgresTransaction(PostgresView):
                         sha256(new.payload).digest(),
                     )
                 )  # fmt: skip
-        put = [append.due for append, _, _ in won if append.due is not None]
-        dropped = [append.stream for append, _, _ in won if append.due is None]
-        values = _columns_of_dues(put) if put else []
-        values += [texts(said) for said in zip(*dropped, strict=True)]
-        values += [
-            _log_column(name, said) for name, said in zip(_LOGGED, zip(*events, strict=True), strict=True)
-        ]
-        self._do(_EVENTS[bool(put), bool(dropped)], values)
+        columns = zip(_LOGGED, zip(*events, strict=True), strict=True)
+        self._do(_PUT_EVENTS, [_log_column(name, said) for name, said in columns])
+        self._dues.update((append.stream, append.due) for append, _, _ in won)
+
+    def _put_dues(self) -> None:
+        """By stream, so that every transaction takes its rows in one order."""
+        asked, self._dues = sorted(self._dues.items()), {}
+        put = [due for _, due in asked if due is not None]
+        dropped = [stream for stream, due in asked if due is None]
+        if dropped:
+            self._do(_DROP_DUE, [texts(said) for said in zip(*dropped, strict=True)])
+        if put:
+            self._do(_PUT_DUE, _columns_of_dues(put))
 
     def _heads_known(self, streams: Sequence[Stream]) -> dict[Stream, Row | None]:
         asked = [stream for stream in streams if stream not in self._known]

@@ -44,6 +44,7 @@ def use_everything(transaction: LedgerTransaction) -> None:
     transaction.mark_published(["i-2"], [Due("invocation", "i-2", "release", 5)])
     transaction.mark_ready(["i-2"])
     transaction.set_due(Due("invocation", "i-2", "release", 6))
+    transaction.due_of(streams)  # what falls due is written when it is asked for, else at the end
     transaction.bind_key(KeyName("t", "c", "k"), KeyOwner("i-0", "r"))
     transaction.deny("a", "i-0")
     transaction.put_contract("a", b"c")
