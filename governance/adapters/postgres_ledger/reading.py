@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from governance.adapters.postgres_ledger.binary import number, texts
+from governance.adapters.postgres_ledger.binary import number, texts, xid
 from governance.adapters.postgres_ledger.connection import Connection
 from governance.adapters.postgres_ledger.schema import EVENT_COLUMNS, HEAD_COLUMNS, OPEN, READY, TWIN
 from governance.append import key_is_live
@@ -45,6 +45,12 @@ _EVENTS = f"""SELECT {EVENT} FROM {_ASKED} CROSS JOIN LATERAL (
         SELECT * FROM tool_event WHERE kind = a.kind AND stream = a.id OFFSET 0) e {NUMBER}
     ORDER BY e.kind, e.stream, e.version"""
 _RANGE = f"SELECT {EVENT} FROM {NUMBERED} WHERE s.seq > %b ORDER BY s.seq LIMIT %b"
+# A page lies together in the log, nearly: to read that stretch costs a third of a look-up for each event.
+_NUMBERS = "SELECT s.seq, s.xid, s.ord, s.hash FROM event_seq s WHERE s.seq > %b ORDER BY s.seq LIMIT %b"
+_STRETCH = f"""SELECT e.ord, {", ".join(f"e.{column}" for column in EVENT_COLUMNS)} FROM tool_event e
+    WHERE (e.xid, e.ord) >= (%b, %b) AND (e.xid, e.ord) <= (%b, %b) ORDER BY e.xid, e.ord LIMIT %b"""
+FEW = 32
+"""Up to so many events of a page are looked up one by one."""
 # Numbers first, from indexes alone; then only the rows of this page.
 _SESSION = f"""SELECT {EVENT} FROM (
         SELECT n.seq, n.xid, n.ord, n.hash FROM tool_event f
@@ -123,7 +129,9 @@ class PostgresView:
         return dict(found)
 
     def range(self, after_seq: int, limit: int) -> list[StoredEvent]:
-        return [event_from(row) for row in self._rows(_RANGE, (number(after_seq), number(limit)))]
+        page = (number(after_seq), number(limit))
+        found = None if limit <= FEW else self._stretch(self._rows(_NUMBERS, page))
+        return [event_from(row) for row in self._rows(_RANGE, page)] if found is None else found
 
     def session_events(
         self, session: str, tenant: str = DEFAULT_TENANT, *, after_seq: int = 0, limit: int = 10_000
@@ -187,6 +195,22 @@ class PostgresView:
 
     def _rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
         return self._cursor.execute(sql, values).fetchall()
+
+    def _stretch(self, numbered: Sequence[Row]) -> list[StoredEvent] | None:
+        """The events of these numbers; None where they lie apart: one may have waited long for its own."""
+        if not numbered:
+            return []
+        places = [row[1:3] for row in numbered]
+        ends = [
+            pack(end)
+            for place in (min(places), max(places))
+            for pack, end in zip((xid, number), place, strict=True)
+        ]
+        rows = self._rows(_STRETCH, (*ends, number(len(numbered) + FEW)))
+        found = {row[0]: row[1:] for row in rows}
+        if any(row[2] not in found for row in numbered):
+            return None
+        return [StoredEvent._make((seq, *found[ord_], digest.hex())) for seq, _, ord_, digest in numbered]
 
     def _of_streams(self, sql: str, streams: Iterable[Stream]) -> list[Row]:
         """The rows of a statement that is asked of streams."""

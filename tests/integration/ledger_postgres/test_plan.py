@@ -26,6 +26,7 @@ def use_everything(transaction: LedgerTransaction) -> None:
     transaction.heads_of("session", limit=5)
     transaction.events(streams)
     transaction.range(0, 9)
+    transaction.range(0, 900)
     transaction.session_events("s-1", limit=9)
     transaction.last_seq()
     transaction.key_owners([KeyName("t", "c", "k")])

@@ -140,6 +140,22 @@ def test_what_was_placed_just_now_is_told_as_the_ledger_has_it(ledger: PostgresL
     assert (sequencer.recent(4, 9), sequencer.recent(1, 9), other.recent(0, 9)) == ([], [], [])
 
 
+def test_a_page_is_read_whole_though_one_of_it_lies_far_behind(
+    ledger: PostgresLedger, beside: Callable[[], Plain]
+) -> None:
+    sequencer = PostgresSequencer(ledger, "a")
+    write(ledger, *(an_append(f"early-{number:03}") for number in range(100)))
+    write(ledger, *(an_append(f"late-{number:03}") for number in range(100)))
+    place_all(sequencer)
+    plain = beside()
+    plain.execute("ALTER TABLE event_seq DISABLE TRIGGER USER")
+    plain.execute("UPDATE event_seq SET seq = 1000 WHERE seq = 1")
+    with ledger.read() as view:
+        events = view.range(150, 100)
+    assert [event.seq for event in events] == [*range(151, 201), 1000]
+    assert [event.stream_id for event in events] == [*(f"late-{n:03}" for n in range(50, 100)), "early-000"]
+
+
 def test_of_two_one_leads_and_the_other_takes_over_when_it_stands_still(
     ledger: PostgresLedger, open_ledger: Callable[[], PostgresLedger]
 ) -> None:
