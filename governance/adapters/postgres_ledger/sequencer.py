@@ -100,10 +100,7 @@ class _Row(NamedTuple):
     header: tuple[Any, ...]
     """The columns of a stored event between seq and payload."""
     payload_digest: bytes
-
-    @property
-    def place(self) -> _Place:
-        return _Place(*self.header[:3])
+    place: _Place
 
 
 class PostgresSequencer:
@@ -197,7 +194,7 @@ class PostgresSequencer:
     def _step(self, connection: Connection, leader: Leader) -> bool:
         values = (xid(leader.xid), number(leader.ord), self._is_dense, number(self._settings.batch))
         found = connection.execute(_PLACEABLE, values, binary=True).fetchall()
-        rows = [_Row(row[0], row[1], row[2:13], row[13]) for row in found]
+        rows = [_Row(row[0], row[1], row[2:13], row[13], _Place(*row[2:5])) for row in found]
         placed = list(_in_order(rows, self._followed(connection, rows)))
         if placed:
             self._stall.end()
@@ -231,7 +228,7 @@ class PostgresSequencer:
             event = StoredEvent._make((seq, *row.header, b"", ""))
             last = link(last, event, row.payload_digest.hex())
             hashes.append(bytes.fromhex(last))
-            events.append(event._replace(hash=last))
+            events.append(StoredEvent._make((*event[:-1], last)))
         after = leader._replace(
             counter=leader.counter + 1, seq=leader.seq + len(placed), xid=cursor[0], ord=cursor[1]
         )
@@ -274,6 +271,7 @@ class _Placed:
 
     STREAMS_MAX = 10_000
     EVENTS_MAX = 4_000
+    """Whoever reads on from here gets the first of them, and the rest from the ledger."""
 
     def __init__(self) -> None:
         self._versions: dict[tuple[str, str], int] = {}
@@ -291,7 +289,10 @@ class _Placed:
             self._versions[stream] = event.version
         for stream in list(islice(self._versions, max(0, len(self._versions) - self.STREAMS_MAX))):
             del self._versions[stream]
-        self._events = [*self._events, *events][-self.EVENTS_MAX :]
+        if not self._events:
+            self._events = list(events)
+        elif len(self._events) < self.EVENTS_MAX and self._events[-1].seq == events[0].seq - 1:
+            self._events += events
 
     def reached(self, place: _Place) -> bool:
         """Whether this place is known to have its number."""
@@ -300,7 +301,7 @@ class _Placed:
     def following(self, after_seq: int, limit: int) -> list[StoredEvent]:
         """Those that follow this number without a gap; what is before them is forgotten."""
         first = self._events[0].seq if self._events else 0
-        if not self._events or not first <= after_seq + 1 <= self._events[-1].seq:
+        if after_seq + 1 < first:
             return []
         self._events = self._events[after_seq + 1 - first :]
         return self._events[:limit]
