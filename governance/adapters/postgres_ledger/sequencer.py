@@ -47,7 +47,8 @@ _MINE = "name = 'relay' AND epoch = %b AND counter = %b"
 _PLACE = f"""WITH mine AS (
         UPDATE sequencer SET counter = counter + 1, seq = %b, xid = %b, ord = %b WHERE {_MINE} RETURNING 1)
     INSERT INTO event_seq (seq, xid, ord, hash)
-    SELECT u.* FROM unnest(%b, %b, %b, %b) u(seq, xid, ord, hash) WHERE EXISTS (SELECT 1 FROM mine)"""
+    SELECT u.* FROM (SELECT unnest(%b), unnest(%b), unnest(%b), unnest(%b) OFFSET 0) u
+    WHERE EXISTS (SELECT 1 FROM mine)"""
 _BEAT = f"UPDATE sequencer SET counter = counter + 1 WHERE {_MINE}"
 _TAKE = f"UPDATE sequencer SET epoch = epoch + 1, counter = counter + 1, holder = %b WHERE {_MINE}"
 _LEAVE = f"UPDATE sequencer SET holder = '', counter = counter + 1 WHERE {_MINE}"

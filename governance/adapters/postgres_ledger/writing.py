@@ -38,7 +38,8 @@ _still_of = itemgetter(*(HEAD_COLUMNS.index(name) for name in _CHANGING if name 
 
 def _asked(names: Sequence[str]) -> str:
     """Arrays as a table `u` of these columns."""
-    return f"unnest({', '.join(['%b'] * len(names))}) u({', '.join(names)})"
+    # Side by side in a list of results: as arguments of one unnest, each column is stored and read back.
+    return f"(SELECT {', '.join(f'unnest(%b) AS {name}' for name in names)} OFFSET 0) u"
 
 
 _SAME = found_by(("kind", "id"), "h", "u")
