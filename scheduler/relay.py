@@ -51,8 +51,11 @@ class Sequencer(Protocol):
         """Place what can be placed. True: more is committed and will be placeable in a moment."""
         ...
 
-    def recent(self, after_seq: int, limit: int) -> list[StoredEvent]:
-        """Durable events that follow `after_seq`, where it placed them itself; else none. No payloads."""
+    def recent(self, after_seq: int, limit: int) -> list[StoredEvent] | None:
+        """Durable events that follow `after_seq`, where it placed them itself; None where it cannot know.
+
+        Without their payloads.
+        """
         ...
 
 
@@ -62,8 +65,8 @@ class SequencedOnAppend:
     def sequence(self) -> bool:
         return False
 
-    def recent(self, after_seq: int, limit: int) -> list[StoredEvent]:  # noqa: ARG002
-        return []
+    def recent(self, after_seq: int, limit: int) -> None:  # noqa: ARG002 - the port's
+        return None
 
 
 class RelayState(StrEnum):
@@ -214,7 +217,7 @@ class Relay:
         if position is None:
             return 0
         events = self._sequencer.recent(position.seq, self._settings.batch)
-        if not events:
+        if events is None:
             with self._ledger.read() as view:
                 events = view.range(position.seq, self._settings.batch)
         if not events:

@@ -160,12 +160,14 @@ class PostgresSequencer:
             self._watch.reset()
             raise
 
-    def recent(self, after_seq: int, limit: int) -> list[StoredEvent]:
+    def recent(self, after_seq: int, limit: int) -> list[StoredEvent] | None:
         """Durable events that follow `after_seq`, as far as this one placed them itself just now.
 
-        Without their payloads. Empty where it does not know: the ledger does.
+        Without their payloads. None where it does not know: the ledger does.
         """
-        return self._placed.following(after_seq, limit)
+        found = self._placed.following(after_seq, limit)
+        is_last = self._mine is not None and self._mine.seq == after_seq
+        return found if found or is_last else None
 
     def close(self) -> None:
         """Let another lead at once; nothing where this one does not. Raises LedgerUnavailableError."""

@@ -132,12 +132,12 @@ def test_what_was_placed_just_now_is_told_as_the_ledger_has_it(ledger: PostgresL
     for number in range(4):
         write(ledger, an_append(f"i-{number}"))
     sequencer, other = PostgresSequencer(ledger, "a"), PostgresSequencer(ledger, "b")
-    assert sequencer.recent(0, 9) == []
+    assert sequencer.recent(0, 9) is None
     place_all(sequencer)
     other.sequence()
     told = [event._replace(payload=b"") for event in log_of(ledger)]
     assert (sequencer.recent(0, 3), sequencer.recent(3, 9)) == (told[:3], told[3:])
-    assert (sequencer.recent(4, 9), sequencer.recent(1, 9), other.recent(0, 9)) == ([], [], [])
+    assert (sequencer.recent(4, 9), sequencer.recent(1, 9), other.recent(0, 9)) == ([], None, None)
 
 
 def test_a_page_is_read_whole_though_one_of_it_lies_far_behind(

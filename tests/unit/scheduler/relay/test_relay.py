@@ -272,10 +272,13 @@ def test_what_the_sequencer_placed_itself_is_published_without_asking_the_ledger
     log = log_of(ledger)
     shown = ShownLedger.of(ledger, shown={1, 2, 3})
 
-    class _Knows(SequencedOnAppend):
-        def recent(self, after_seq: int, limit: int) -> list[StoredEvent]:
+    class _Knows:
+        def sequence(self) -> bool:
+            return False
+
+        def recent(self, after_seq: int, limit: int) -> list[StoredEvent] | None:
             known = [event._replace(payload=b"") for event in log if event.seq > max(2, after_seq)]
-            return known[:limit] if after_seq >= 2 else []
+            return known[:limit] if after_seq >= 2 else None
 
     relay = _relay(shown, stream, sequencer=_Knows(), settings=RelaySettings(batch=2))
     while relay.step():
