@@ -29,7 +29,8 @@ PARKED_MAX = 1_000
 def connect(directory: str | Path | None = None, **options: Any) -> Iterator[Client]:
     """A client of the system that runs on this directory; without one, where the command line looks too.
 
-    `options` are those of `interlock.Client` (`client`, `signer`, `timeout_seconds`). Raises NotRunningError.
+    `options` are those of `interlock.Client` (`client`, `signer`, `queue`, `timeout_seconds`). Raises
+    NotRunningError.
     """
     with ExitStack() as stack:
         place, source = _opened(directory, stack)

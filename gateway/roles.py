@@ -10,7 +10,7 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 
@@ -22,6 +22,7 @@ from gateway.parts import Parts, kids_of
 from governance.adapters.celery_reception import CeleryReception
 from governance.adapters.redis_intake import RedisIntake
 from governance.anchor import AnchorWriter, gone_since
+from governance.client_queue import ClientQueues
 from governance.council import Council
 from governance.decide import Clerk
 from governance.follow import Follow
@@ -101,7 +102,7 @@ def run_governor(context: RoleContext, parts: Parts) -> int:
     clerk = Clerk(parts.signer(KeyPurpose.GOVERNANCE), parts.settings)
     reception = CeleryReception(ledger)
     governor = Governor(
-        intake_of(parts, PROPOSE_QUEUE, lease.boot_id),
+        intake_of(parts, PROPOSE_QUEUE, lease.boot_id, ClientQueues(ledger)),
         reception.read_proposals,
         Propose(ledger, toolbox, gate, clerk, line, sealer, parts.faults),
         ledger,
@@ -148,11 +149,13 @@ def _what_is_gone(parts: Parts, ledger: Ledger, stream: EventStream) -> str | No
         return gone_since(view, ledger.info.incarnation, [parts.directory.anchors], verifier)
 
 
-def intake_of(parts: Parts, queue: str, boot_id: str) -> RedisIntake:
-    """One loop's way into a queue, with lists of its own."""
+def intake_of(
+    parts: Parts, queue: str, boot_id: str, own_queues: Callable[[], Sequence[str]] = tuple
+) -> RedisIntake:
+    """One loop's way into a queue, and into those that are clients' own, with lists of its own."""
     url = parts.directory.broker_client_url
     waiting = connect(url, blocking=True, name=waiting_name())
-    return RedisIntake(connect(url), waiting, queues=(queue,), boot=boot_id)
+    return RedisIntake(connect(url), waiting, queues=(queue,), own_queues=own_queues, boot=boot_id)
 
 
 def run_scheduler(context: RoleContext, parts: Parts) -> int:

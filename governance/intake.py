@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from threading import Condition
 from typing import NamedTuple, Protocol
@@ -38,7 +38,7 @@ class TakenItem(NamedTuple):
 
 
 class TakenBatch(NamedTuple):
-    """Items of one queue under one name, oldest first; empty where nothing came."""
+    """Items under one name, those of one queue oldest first; empty where nothing came."""
 
     name: str
     items: tuple[TakenItem, ...]
@@ -60,8 +60,10 @@ class IntakeQueue(Protocol):
     """What a governor takes proposals (or votes) from. One taker, one thread."""
 
     def take(self, limit: int, block_seconds: float) -> TakenBatch:
-        """Up to `limit` items of one queue, waiting up to `block_seconds` for the first.
+        """Up to `limit` items, waiting up to `block_seconds` for the first.
 
+        Every queue that has something has the same share, and what it leaves is shared by those with more;
+        where there are more queues than `limit`, the others are first the next time.
         What was taken over comes first, one item at a time. Raises BrokerUnavailableError; what may have been
         taken then comes with the next call.
         """
@@ -101,9 +103,11 @@ class _Kept:
     """A list of some boot's own."""
 
     boot: str
-    queue: str
+    family: str
+    """The first of the queues that its intake serves."""
     deliveries: int
-    items: deque[bytes]
+    items: deque[tuple[str, bytes]]
+    """Each with the queue it came on."""
     held: bool = False
     """Taken over, and not handed out again yet."""
 
@@ -137,11 +141,13 @@ class InMemoryIntake:
         *,
         boot: str,
         queues: Sequence[str],
+        own_queues: Callable[[], Sequence[str]] = tuple,
         take_size_max: int = TAKE_SIZE_MAX,
     ) -> None:
         self._broker = broker
         self._boot = boot
-        self._queues = deque(queues)
+        self._fixed, self._own_queues = tuple(queues), own_queues
+        self._first = 0
         self._take_size_max = take_size_max
 
     def take(self, limit: int, block_seconds: float) -> TakenBatch:
@@ -169,7 +175,7 @@ class InMemoryIntake:
     def takeover(self, is_dead: Callable[[str], bool]) -> list[TakenBatch]:
         with self._broker.changed:
             for name, kept in list(self._broker.kept.items()):
-                if kept.boot != self._boot and kept.queue in self._queues and is_dead(kept.boot):
+                if kept.boot != self._boot and kept.family == self._fixed[0] and is_dead(kept.boot):
                     del self._broker.kept[name]
                     self._broker.kept[self._next_name()] = kept
                     kept.boot, kept.held = self._boot, True
@@ -189,7 +195,7 @@ class InMemoryIntake:
         return self._broker.clock.now_us()
 
     def _is_held(self, kept: _Kept) -> bool:
-        return kept.boot == self._boot and kept.held and kept.queue in self._queues
+        return kept.boot == self._boot and kept.held and kept.family == self._fixed[0]
 
     def _next_name(self) -> str:
         self._broker.count += 1
@@ -201,28 +207,57 @@ class InMemoryIntake:
                 item = kept.items.popleft()
                 if not kept.items:
                     del self._broker.kept[name]
-                return self._hand_out(kept.queue, [item], kept.deliveries + 1)
+                return self._hand_out([item], kept.deliveries + 1)
         return None
 
     def _fresh(self, limit: int) -> TakenBatch | None:
-        for queue in tuple(self._queues):
-            self._queues.rotate(-1)
-            waiting = self._broker.queues.get(queue)
-            if waiting:
-                return self._hand_out(queue, [*drained(waiting, limit, self._take_size_max)], 1)
-        return None
+        queues = tuple(dict.fromkeys((*self._fixed, *self._own_queues())))
+        places = [(self._first + step) % len(queues) for step in range(len(queues))]
+        lines = [
+            (queues[place], waiting)
+            for place in places
+            if (waiting := self._broker.queues.get(queues[place]))
+        ]
+        items, unserved = shared(lines, limit, self._take_size_max)
+        self._first = (self._first + 1) % len(queues) if unserved is None else queues.index(unserved)
+        return self._hand_out(items, 1) if items else None
 
-    def _hand_out(self, queue: str, items: list[bytes], deliveries: int) -> TakenBatch:
+    def _hand_out(self, items: list[tuple[str, bytes]], deliveries: int) -> TakenBatch:
         name = self._next_name()
-        self._broker.kept[name] = _Kept(self._boot, queue, deliveries, deque(items))
-        return TakenBatch(name, tuple(TakenItem(raw, queue, deliveries) for raw in items), self.now_us())
+        self._broker.kept[name] = _Kept(self._boot, self._fixed[0], deliveries, deque(items))
+        taken = tuple(TakenItem(raw, queue, deliveries) for queue, raw in items)
+        return TakenBatch(name, taken, self.now_us())
 
 
-def drained(waiting: deque[bytes], limit: int, size_max: int) -> Iterable[bytes]:
-    """Take from the old end up to a number and a size; always at least one."""
-    size = 0
-    for taken in range(limit):
-        if not waiting or (taken and size + len(waiting[0]) > size_max):
-            return
-        size += len(waiting[0])
-        yield waiting.popleft()
+Line = tuple[str, deque[bytes]]
+"""A queue, and what waits on it."""
+
+
+def shared(lines: Sequence[Line], limit: int, size_max: int) -> tuple[list[tuple[str, bytes]], str | None]:
+    """Take from the old ends, each line its share, up to a number and a size; always at least one.
+
+    Also the queue that is to come first the next time, because there was no place for it.
+    """
+    items: list[tuple[str, bytes]] = []
+    unserved: str | None = None
+    left, size, is_first = list(lines), 0, True
+    while left and len(items) < limit:
+        share = max(1, (limit - len(items)) // len(left))
+        size_share = (size_max - size) / len(left)
+        for queue, waiting in left:
+            drawn = 0
+            for count in range(min(share, limit - len(items), len(waiting))):
+                item_size = len(waiting[0])
+                if items and size + item_size > size_max:
+                    return items, unserved or (queue if is_first else None)
+                if count and drawn + item_size > size_share:
+                    break
+                items.append((queue, waiting.popleft()))
+                size, drawn = size + item_size, drawn + item_size
+            if len(items) >= limit:
+                break
+        if is_first and len(items) >= limit:
+            served = {queue for queue, _ in items}
+            unserved = next((queue for queue, _ in left if queue not in served), None)
+        left, is_first = [line for line in left if line[1]], False
+    return items, unserved

@@ -50,7 +50,7 @@ def principal_stream(name: str) -> Stream:
 def find_principals(view: LedgerView, names: Iterable[str]) -> dict[str, Principal]:
     """Name → principal, by one query; a stranger is absent."""
     heads = view.heads({principal_stream(name) for name in names})
-    return {stream.id: _read(head) for stream, head in heads.items()}
+    return {stream.id: principal_of_head(head) for stream, head in heads.items()}
 
 
 def find_principal(view: LedgerView, name: str) -> Principal | None:
@@ -79,7 +79,8 @@ def may_answer(approver: Principal, requested: ToolInvocationRequested, asking: 
     return is_entitled(approver, requested) and not is_asking(approver, asking)
 
 
-def _read(head: Head) -> Principal:
+def principal_of_head(head: Head) -> Principal:
+    """The principal that a head of its stream says."""
     data = read_stored(head.data.encode())
     assert isinstance(data, dict)
     return principal_of(head.id, PrincipalRegistered.model_validate(data))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import secrets
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +20,7 @@ from interlock.adapters.queue_channel import QueueChannel
 from interlock.answer import Answer
 from interlock.carrier import Carried, Carrier, ListeningCourier, Told, unsent
 from interlock.channel import ProposalChannel
-from interlock.client import RESEND_SECONDS, TIMEOUT_SECONDS, Client, OutcomeSource
+from interlock.client import RESEND_SECONDS, TIMEOUT_SECONDS, Client, OutcomeSource, way_in
 from interlock.courier import Outcome, Submitted
 from interlock.errors import (
     AcceptanceUnknownError,
@@ -32,7 +31,7 @@ from interlock.errors import (
 from interlock.event import StoredEvent
 from interlock.fault import FaultPoints, NoFaults
 from interlock.identifier import new_id
-from interlock.proposal import PROPOSE_QUEUE, REPLY_PREFIX, sign_proposal
+from interlock.proposal import sign_proposal
 from interlock.receipt import ToolResult
 from interlock.seal import Signer
 from interlock.state import ToolInvocationRecord
@@ -86,7 +85,7 @@ class AsyncClient:
         resend_seconds: float = RESEND_SECONDS,
         client: str | None = None,
         signer: Signer | None = None,
-        queue: str = PROPOSE_QUEUE,
+        queue: str | None = None,
         faults: FaultPoints | None = None,
         underway_max: int = UNDERWAY_MAX,
     ) -> None:
@@ -94,13 +93,14 @@ class AsyncClient:
         self._sync = Client(
             channel, source=source, timeout_seconds=timeout_seconds, client=client, signer=signer
         )
+        way = way_in(client, signer, queue)
         sign = None
         if client is not None and signer is not None:
             sign = partial(sign_proposal, client=client, signer=signer)
         courier = ListeningCourier(
             channel,
-            queue=queue,
-            replies=f"{REPLY_PREFIX}{secrets.token_hex(16)}",
+            queue=way.queue,
+            replies=way.replies,
             timeout_seconds=timeout_seconds,
             resend_seconds=resend_seconds,
             sign=sign,

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Literal, NamedTuple, Protocol, Self
 
 from interlock.adapters.celery_wire import encode_task
 from interlock.adapters.queue_channel import QueueChannel
@@ -35,6 +35,7 @@ from interlock.proposal import (
     DECIDE_TASK,
     PROPOSE_QUEUE,
     REPLY_PREFIX,
+    client_queue,
     sign_proposal,
 )
 from interlock.receipt import Failure, Success, ToolResult
@@ -67,11 +68,30 @@ class OutcomeSource(Protocol):
         ...
 
 
+class WayIn(NamedTuple):
+    """The queue a client proposes on, and the list its answers come on."""
+
+    queue: str
+    replies: str
+
+
+def way_in(client: str | None, signer: Signer | None, queue: str | None) -> WayIn:
+    """Where a client of these options speaks and listens; raises UsageError for a signer without a name."""
+    if client is None and signer is not None:
+        raise UsageError("a signer needs the name of its client")
+    token = secrets.token_hex(16)
+    if client is None or signer is not None:
+        return WayIn(queue or PROPOSE_QUEUE, f"{REPLY_PREFIX}{token}")
+    # A list below its own name, so that the broker can let it read these and no others.
+    return WayIn(queue or client_queue(client), f"{REPLY_PREFIX}{client}.{token}")
+
+
 class Client:
     """Speaks to a running system over its broker. Safe for threads, which take turns; never across a fork.
 
     `broker` is a URL (`redis://…`, `unix:///path`, `redis+socket:///path`) or a channel. With a signer every
-    proposal and cancellation is signed as `client`; else who it comes from follows from the queue.
+    proposal and cancellation is signed as `client`, on everybody's queue. A `client` without one proposes on
+    the queue of its own, which shows whom it comes from, and cancels nothing. `queue` names another one.
     """
 
     def __init__(
@@ -83,15 +103,15 @@ class Client:
         resend_seconds: float = RESEND_SECONDS,
         client: str | None = None,
         signer: Signer | None = None,
-        queue: str = PROPOSE_QUEUE,
+        queue: str | None = None,
         faults: FaultPoints | None = None,
     ) -> None:
-        if (client is None) != (signer is None):
-            raise UsageError("a signer needs the name of its client, and a name its signer")
+        way = way_in(client, signer, queue)
         self._channel = QueueChannel.at(broker) if isinstance(broker, str) else broker
         self._source = source
         self._timeout_seconds = timeout_seconds
-        self._replies = f"{REPLY_PREFIX}{secrets.token_hex(16)}"
+        self._replies = way.replies
+        self._may_cancel = client is None or signer is not None
         sign = None
         self._sign_cancellation: Callable[[str], JsonObject] | None = None
         if client is not None and signer is not None:
@@ -99,7 +119,7 @@ class Client:
             self._sign_cancellation = partial(sign_cancellation, client=client, signer=signer)
         self._courier = Courier(
             self._channel,
-            queue=queue,
+            queue=way.queue,
             replies=self._replies,
             timeout_seconds=timeout_seconds,
             resend_seconds=resend_seconds,
@@ -236,7 +256,12 @@ class Client:
     # --- other requests ---
 
     def cancel(self, invocation_id: str) -> Answer:
-        """Ask for the end of one invocation; the governor's answer. Raises RetryLaterError without one."""
+        """Ask for the end of one invocation; the governor's answer. Raises RetryLaterError without one.
+
+        Raises UsageError for a client that signs nothing: its word could not be told from another's.
+        """
+        if not self._may_cancel:
+            raise UsageError("a cancellation is signed: this client was given no signer")
         sign = self._sign_cancellation
         return self._request(CANCEL_TASK, {"id": invocation_id} if sign is None else sign(invocation_id))
 

@@ -131,6 +131,16 @@ proposal_with = Variants(Proposal)
 """A proposal with other fields."""
 
 
+def client_queue(client: str) -> str:
+    """The queue that a registered client has of its own."""
+    return f"{PROPOSE_QUEUE}.{client}"
+
+
+def client_of_queue(queue: str) -> str | None:
+    """Whose own queue it is; None for the one that everybody may use."""
+    return None if queue == PROPOSE_QUEUE else queue.removeprefix(f"{PROPOSE_QUEUE}.")
+
+
 @dataclass(frozen=True, slots=True)
 class ProposalRefused:
     """What could not be read as a proposal, with what is needed to answer it."""

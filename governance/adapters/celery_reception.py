@@ -5,7 +5,7 @@ Who a client is follows from a signature or from the queue it came on, never fro
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from governance.council import Request, read_arguments
@@ -21,10 +21,10 @@ from interlock.parse import parse_proposal
 from interlock.proposal import (
     CANCEL_TASK,
     DECIDE_TASK,
-    PROPOSE_QUEUE,
     PROPOSE_TASK,
     Proposal,
     ProposalRefused,
+    client_of_queue,
     verify_proposal_auth,
 )
 
@@ -45,11 +45,11 @@ class CeleryReception:
 
         Who the clients are is read once for all items. Raises LedgerUnavailableError.
         """
-        readings = [(_said(item), item.queue) for item in items]
-        clients = self._clients({_client(s, queue) for s, queue in readings if isinstance(s, Proposal)})
+        readings = [(_said(item), client_of_queue(item.queue)) for item in items]
+        clients = self._clients({_client(s, owner) for s, owner in readings if isinstance(s, Proposal)})
         return [
-            _authenticated(said, clients.get(_client(said, queue))) if isinstance(said, Proposal) else said
-            for said, queue in readings
+            _authenticated(said, owner, clients) if isinstance(said, Proposal) else said
+            for said, owner in readings
         ]
 
     def read_request(self, item: TakenItem) -> Request | DeadLetter:
@@ -113,25 +113,25 @@ def _said(item: TakenItem) -> Proposal | ProposalRefused | DeadLetter:
     )
 
 
-def _authenticated(proposal: Proposal, client: Principal | None) -> Proposal | ProposalRefused:
+def _authenticated(
+    proposal: Proposal, owner: str | None, clients: Mapping[str, Principal]
+) -> Proposal | ProposalRefused:
+    client = clients.get(_client(proposal, owner))
     if client is None:
         return _refusal(proposal, Reason(code="CLIENT_UNKNOWN", sentence="no such client is registered"))
     if proposal.auth is not None:
         keys = {client.kid: client.public_key} if client.public_key else {}
         reason = verify_proposal_auth(proposal, Ed25519KeyRing(keys))
+        if owner is not None and client.name != owner:
+            reason = Reason(code="SIGNATURE_INVALID", sentence="it came on another client's own queue")
         if reason is not None:
             return _refusal(proposal, reason)
     return proposal.authenticated(client.name, client.tenant, signed=proposal.auth is not None)
 
 
-def _client(proposal: Proposal, queue: str) -> str:
-    """Whom the proposal says, or its queue shows, it comes from."""
-    return proposal.auth.client if proposal.auth is not None else _client_of(queue)
-
-
-def _client_of(queue: str) -> str:
-    """The one client that a queue belongs to: the local one, or whom an ACL gave its own."""
-    return LOCAL_CLIENT if queue == PROPOSE_QUEUE else queue.removeprefix(f"{PROPOSE_QUEUE}.")
+def _client(proposal: Proposal, owner: str | None) -> str:
+    """Whom the proposal says, or its queue shows, it comes from; everybody's queue is the local client's."""
+    return proposal.auth.client if proposal.auth is not None else owner or LOCAL_CLIENT
 
 
 def _envelope(item: TakenItem) -> Envelope | DeadLetter:

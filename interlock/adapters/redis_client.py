@@ -56,12 +56,18 @@ def waiting_name() -> str:
     return f"interlock:{socket.gethostname()}:{os.getpid()}"
 
 
+def over_key(name: str) -> str:
+    """What is touched to end the waits of those connections of this name that watch it."""
+    return f"{name}:over"
+
+
 def end_waits(client: Redis, name: str) -> None:
     """Whatever connections of this name wait for ends now, as if its time had run out.
 
     Raises BrokerUnavailableError.
     """
     with broker_errors():
+        client.set(over_key(name), b"", px=1_000)
         listed: Any = client.client_list()
         for each in listed:
             if each["name"] == name and "b" in each["flags"]:

@@ -1,6 +1,6 @@
 """The intake over a server of the Redis protocol: one script moves a batch, one pipeline ends it.
 
-Works on Celery's own lists, its priorities included. Nothing is popped: waiting leaves the queue as it is.
+Works on Celery's own lists, its priorities included. Nothing is popped, and waiting touches no item.
 Whoever reaches the broker can write anything there: what is no list and no entry is set aside and told.
 """
 
@@ -22,6 +22,7 @@ from redis import Redis
 from redis.client import Pipeline
 from redis.exceptions import ResponseError
 
+from governance.adapters.redis_intake.watch import ListWatch
 from governance.intake import TAKE_SIZE_MAX, Reply, TakenBatch, TakenItem
 from interlock.adapters.redis_client import broker_errors, kinds_kept
 from interlock.answer import ANSWER_LIFE_SECONDS
@@ -33,11 +34,13 @@ PRIORITY_SUFFIXES = ("", "\x06\x163", "\x06\x166", "\x06\x169")
 RESULT_PREFIX = "celery-task-meta-"
 REPLIES_MAX = 10_000
 """Answers that one reply list keeps for a producer that does not read."""
-SLICE_SECONDS = 0.05
-"""How long an item on a list that is not waited on may lie; the busiest list is the one waited on."""
-EARLY_SECONDS = 0.01
-IDLE_SLICE_SECONDS = 0.25
-"""Likewise once nothing came for a while: only on lists of priorities, which few use."""
+SLICE_SECONDS = 0.5
+"""How long one wait is at most: the longest that a queue which is new may lie unseen."""
+LOWER_SECONDS = 0.25
+"""How long the lists of lower priorities may go unlooked at while there is enough on the others."""
+
+_SEPARATOR = b"\0"
+"""Stands between an item in a list of ours and the queue it came on; no queue's name holds it."""
 
 _BOOT = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _ENTRY = re.compile(r"(t|h) ([0-9]{1,9}) (.{1,256})", re.DOTALL)
@@ -55,21 +58,24 @@ class RedisIntake:
         *,
         boot: str,
         queues: Sequence[str],
+        own_queues: Callable[[], Sequence[str]] = tuple,
         take_size_max: int = TAKE_SIZE_MAX,
         look_seconds: float = 1.0,
     ) -> None:
+        """`own_queues` names those that are served besides now, as the same object until they change."""
         if not _BOOT.fullmatch(boot):
             raise ValueError(f"a boot id is 1 to 128 of A-Z a-z 0-9 . _ -, not {boot!r}")
-        self._client, self._waiting = client, waiting
+        self._client, self._watch = client, ListWatch(waiting)
         self._boot = boot
-        self._queues = deque(queues)
+        self._fixed, self._own_queues = tuple(queues), own_queues
+        self._family = f"{queues[0]}.*"
+        self._served = _Served.of(self._fixed, ())
+        self._first, self._lower_at = 0, 0.0
         self._take_size_max = take_size_max
         # One boot may have several intakes, each with lists of its own.
         self._prefix = f"{boot}:{secrets.token_hex(4)}-"
         self._count, self._overs = 1, 0
         self._held: deque[str] = deque()
-        self._hot = queues[0]
-        self._slice_seconds = SLICE_SECONDS
         self._look_seconds, self._look_at = look_seconds, 0.0
         self._take, self._again, self._takeover = (
             client.register_script(_script(name)) for name in ("take", "again", "takeover")
@@ -84,9 +90,9 @@ class RedisIntake:
             remaining = give_up_at - time.monotonic()
             if batch.items or remaining <= 0:
                 return batch
-            if not self._wait(min(remaining, self._slice_seconds)):
-                return batch
-            self._wait_longer()
+            with self._errors():
+                if not self._watch.wait(self._served.lists, min(remaining, SLICE_SECONDS)):
+                    return batch
 
     def _once(self, limit: int) -> TakenBatch:
         return self._from_held() or self._from_queues(limit)
@@ -103,46 +109,48 @@ class RedisIntake:
         return None
 
     def _from_queues(self, limit: int) -> TakenBatch:
-        queues = tuple(self._queues)
-        self._queues.rotate(-1)
-        sources = [queue + suffix for queue in queues for suffix in PRIORITY_SUFFIXES]
+        own = self._own_queues()
+        if own is not self._served.own:
+            self._served = _Served.of(self._fixed, own)
+        served, now = self._served, time.monotonic()
+        lower = served.lower_json if now >= self._lower_at else b""
         with self._errors():
             found = self._take(
-                keys=[INDEX, self._list, *sources], args=[self._field, limit, self._take_size_max, *queues]
+                keys=[INDEX, self._list],
+                args=[
+                    self._field,
+                    limit,
+                    self._take_size_max,
+                    f"t 1 {self._family}",
+                    self._first,
+                    served.queues_json,
+                    lower,
+                ],
             )
-        return self._batch(found)
+        at_us, entry, first, lower_count, *items = found
+        self._first = int(first)
+        if lower:
+            # Where there is nothing else to do they are looked at every time.
+            self._lower_at = now if int(lower_count) or not items else now + LOWER_SECONDS
+        elif not items:
+            self._lower_at = now
+            return self._from_queues(limit)
+        return self._batch([at_us, entry, *items])
 
     def _batch(self, found: list[bytes]) -> TakenBatch:
         at_us, entry, *items = found
         if not items:
             return TakenBatch("", (), int(at_us))
-        self._slice_seconds = SLICE_SECONDS
         name = self._list
         self._count += 1  # only now: a call whose answer was lost must find its list again
-        _, deliveries, queue = _entry(entry) or _Entry("t", 1, self._queues[0])
-        self._hot = queue
-        return TakenBatch(name, tuple(TakenItem(raw, queue, deliveries) for raw in items), int(at_us))
-
-    def _wait(self, seconds: float) -> bool:
-        """Until the busiest list has something; moving its end to its end leaves it as it is.
-
-        False where the wait was ended for us, as `end_waits` does: this process is about to stop.
-        """
-        over_at = time.monotonic() + seconds
-        with self._errors():
-            moved = self._waiting.blmove(
-                self._hot,
-                self._hot,
-                max(seconds, 0.001),  # type: ignore[arg-type]  # the server takes fractions
-                "RIGHT",
-                "RIGHT",
-            )
-        return moved is not None or time.monotonic() > over_at - EARLY_SECONDS
-
-    def _wait_longer(self) -> None:
-        """Each time in vain; not where another queue's own list is among those that are not waited on."""
-        if len(self._queues) == 1:
-            self._slice_seconds = min(2 * self._slice_seconds, IDLE_SLICE_SECONDS)
+        _, deliveries, owner = _entry(entry) or _Entry("t", 1, self._family)
+        if owner != self._family:  # a list of before items said whence they came
+            return TakenBatch(name, tuple(TakenItem(raw, owner, deliveries) for raw in items), int(at_us))
+        taken = []
+        for item in items:
+            queue, _, raw = item.partition(_SEPARATOR)
+            taken.append(TakenItem(raw, self._served.name(queue), deliveries))
+        return TakenBatch(name, tuple(taken), int(at_us))
 
     # --- ending ---
 
@@ -156,10 +164,12 @@ class RedisIntake:
     def give_back(self, batch: TakenBatch) -> None:
         if not batch.items:
             return
-        item = batch.items[0]
-        entry = f"h {item.deliveries - 1} {item.queue}"
         with broker_errors():
-            self._client.hset(INDEX, _field_of(batch.name), entry)
+            entry = self._client.hget(INDEX, _field_of(batch.name))
+            owner = _entry(entry) if isinstance(entry, bytes) else None
+            queue = self._family if owner is None else owner.queue
+            held = f"h {batch.items[0].deliveries - 1} {queue}"
+            self._client.hset(INDEX, _field_of(batch.name), held)
         self._held.append(_field_of(batch.name))
 
     def answer(self, replies: Sequence[Reply]) -> None:
@@ -179,7 +189,7 @@ class RedisIntake:
         return [] if batch is None else [batch]
 
     def _look(self, is_dead: Callable[[str], bool]) -> None:
-        ours = {field: entry for field, entry in self._index().items() if entry.queue in self._queues}
+        ours = {field: entry for field, entry in self._index().items() if self._is_ours(entry)}
         boots = {field.rpartition(":")[0] for field in ours} - {self._boot}
         dead = {boot for boot in boots if is_dead(boot)}
         for field in sorted(ours):
@@ -187,6 +197,9 @@ class RedisIntake:
                 self._take_over(field)
             elif field.startswith(self._prefix) and ours[field].state == "h" and field not in self._held:
                 self._held.append(field)  # its take-over went unheard
+
+    def _is_ours(self, entry: _Entry) -> bool:
+        return entry.queue == self._family or entry.queue in self._fixed
 
     def _take_over(self, field: str) -> None:
         # Never the next batch's name: that one may stand already, moved by a call whose answer was lost.
@@ -208,8 +221,7 @@ class RedisIntake:
         return {field.decode(): entry for field, entry in read.items() if entry is not None}
 
     def _errors(self) -> AbstractContextManager[None]:
-        lists = [queue + suffix for queue in self._queues for suffix in PRIORITY_SUFFIXES]
-        return kinds_kept(self._client, {INDEX: b"hash", **dict.fromkeys(lists, b"list")})
+        return kinds_kept(self._client, {INDEX: b"hash", **dict.fromkeys(self._served.lists, b"list")})
 
     def now_us(self) -> int:
         with broker_errors():
@@ -231,6 +243,34 @@ class _Entry(NamedTuple):
     """`t` taken, `h` taken over or given back, and not handed out."""
     deliveries: int
     queue: str
+    """The family of queues that its items came on, each with its own; or, of before, their one queue."""
+
+
+class _Served(NamedTuple):
+    """The queues of one moment, in the forms in which they are needed again and again."""
+
+    own: Sequence[str]
+    """As they were given."""
+    lists: tuple[str, ...]
+    """All lists that are waited on."""
+    queues_json: bytes
+    lower_json: bytes
+    names: dict[bytes, str]
+
+    @classmethod
+    def of(cls, fixed: Sequence[str], own: Sequence[str]) -> _Served:
+        queues = tuple(dict.fromkeys((*fixed, *own)))
+        lower = [queue + suffix for queue in queues for suffix in PRIORITY_SUFFIXES[1:]]
+        names = {queue.encode(): queue for queue in queues}
+        return cls(own, (*queues, *lower), _json(queues), _json(lower), names)
+
+    def name(self, queue: bytes) -> str:
+        """Also of one that is served no more."""
+        return self.names.get(queue) or queue.decode(errors="replace")
+
+
+def _json(names: Sequence[str]) -> bytes:
+    return json.dumps(list(names)).encode()
 
 
 def _script(name: str) -> str:

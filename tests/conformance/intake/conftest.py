@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import pytest
@@ -14,12 +15,13 @@ from tests.support.valkey import ValkeyServer
 
 QUEUES = ("interlock.propose", "interlock.propose.shop")
 TAKE_SIZE_MAX = 1_000
+Own = Callable[[], Sequence[str]]
 
 
 class Bench(Protocol):
     """A broker as the suite sees it."""
 
-    def intake(self, boot: str, queues: tuple[str, ...] = QUEUES) -> IntakeQueue: ...
+    def intake(self, boot: str, queues: tuple[str, ...] = QUEUES, own_queues: Own = tuple) -> IntakeQueue: ...
     def put(self, raw: bytes, queue: str = QUEUES[0]) -> None: ...
     def waiting(self) -> int: ...
     def kept(self) -> int: ...
@@ -32,8 +34,10 @@ class MemoryBench:
     def __init__(self) -> None:
         self._broker = InMemoryBroker()
 
-    def intake(self, boot: str, queues: tuple[str, ...] = QUEUES) -> IntakeQueue:
-        return InMemoryIntake(self._broker, boot=boot, queues=queues, take_size_max=TAKE_SIZE_MAX)
+    def intake(self, boot: str, queues: tuple[str, ...] = QUEUES, own_queues: Own = tuple) -> IntakeQueue:
+        return InMemoryIntake(
+            self._broker, boot=boot, queues=queues, own_queues=own_queues, take_size_max=TAKE_SIZE_MAX
+        )
 
     def put(self, raw: bytes, queue: str = QUEUES[0]) -> None:
         self._broker.put(queue, raw)
@@ -56,12 +60,13 @@ class ValkeyBench:
         self._client: Redis = server.client()
         self._client.flushall()
 
-    def intake(self, boot: str, queues: tuple[str, ...] = QUEUES) -> IntakeQueue:
+    def intake(self, boot: str, queues: tuple[str, ...] = QUEUES, own_queues: Own = tuple) -> IntakeQueue:
         return RedisIntake(
             self._client,
             self._server.client(blocking=True),
             boot=boot,
             queues=queues,
+            own_queues=own_queues,
             take_size_max=TAKE_SIZE_MAX,
             look_seconds=0,
         )

@@ -58,19 +58,74 @@ def test_two_intakes_never_get_the_same_item(bench: Bench) -> None:
     assert got == [b"%d" % number for number in range(6)]
 
 
-def test_a_batch_comes_from_one_queue_and_every_queue_has_its_turn(bench: Bench) -> None:
-    for _ in range(4):
-        bench.put(b"own")
-        bench.put(b"shop", "interlock.propose.shop")
+OWN = "interlock.propose"
+SHOP = "interlock.propose.shop"
+
+
+def origins(batch: TakenBatch) -> list[tuple[str, bytes]]:
+    return [(item.queue, item.raw) for item in batch.items]
+
+
+def test_every_queue_has_its_share_of_a_batch_and_every_item_says_whence_it_came(bench: Bench) -> None:
+    for number in range(9):
+        bench.put(b"%d" % number)
+    bench.put(b"only one", SHOP)
     intake = bench.intake("a")
-    seen = [take(intake, 2) for _ in range(4)]
-    assert [{item.queue for item in batch.items} for batch in seen] == [
-        {"interlock.propose"},
-        {"interlock.propose.shop"},
-        {"interlock.propose"},
-        {"interlock.propose.shop"},
-    ]
-    assert {raw for batch in seen[::2] for raw in raws(batch)} == {b"own"}
+    seen = origins(take(intake, 4))
+    assert sorted(seen) == [(OWN, b"0"), (OWN, b"1"), (OWN, b"2"), (SHOP, b"only one")]
+    assert [raw for queue, raw in seen if queue == OWN] == [b"0", b"1", b"2"]
+
+
+def test_a_long_queue_delays_no_other(bench: Bench) -> None:
+    for _ in range(50):
+        bench.put(b"own")
+    intake = bench.intake("a")
+    take(intake, 10)
+    bench.put(b"shop", SHOP)
+    assert (SHOP, b"shop") in origins(take(intake, 10))
+
+
+def test_a_queue_of_large_items_delays_no_other(bench: Bench) -> None:
+    for _ in range(9):
+        bench.put(b"x" * 400)
+    bench.put(b"small", SHOP)
+    intake = bench.intake("a")
+    seen = [*origins(take(intake)), *origins(take(intake))]
+    assert (SHOP, b"small") in seen
+
+
+def test_who_found_no_place_is_first_the_next_time(bench: Bench) -> None:
+    queues = tuple(f"interlock.propose.c{number}" for number in range(7))
+    for queue in queues:
+        for _ in range(3):
+            bench.put(b"x", queue)
+    intake = bench.intake("a", queues)
+    seen = [item.queue for _ in range(7) for item in take(intake, 3).items]
+    assert sorted(seen[:7]) == sorted(seen[7:14]) == sorted(seen[14:]) == sorted(queues)
+
+
+def test_queues_that_come_and_go_are_served_as_they_stand(bench: Bench) -> None:
+    own: list[tuple[str, ...]] = [()]
+    intake = bench.intake("a", own_queues=lambda: own[0])
+    bench.put(b"stranger", "interlock.propose.new")
+    assert take(intake).items == ()
+    own[0] = ("interlock.propose.new",)
+    assert origins(take(intake)) == [("interlock.propose.new", b"stranger")]
+    bench.put(b"late", "interlock.propose.new")
+    own[0] = ()
+    assert take(intake).items == ()
+
+
+def test_what_is_handed_out_again_still_says_whence_it_came(bench: Bench) -> None:
+    bench.put(b"own\0interlock.propose.shop")
+    bench.put(b"interlock.propose\0shop", SHOP)
+    lost = origins(take(bench.intake("dead")))
+    intake = bench.intake("b", (OWN,))
+    again = [*intake.takeover(everybody), *intake.takeover(everybody)]
+    assert [pair for batch in again for pair in origins(batch)] == lost
+    assert len(set(lost)) == 2
+    intake.give_back(again[1])
+    assert origins(take(intake)) == lost[1:]
 
 
 def test_a_batch_ends_before_it_grows_too_large_but_has_at_least_one_item(bench: Bench) -> None:

@@ -40,7 +40,8 @@ def read_a_stream(_broker: Redis, waiting: Redis) -> None:
 
 
 def blocked(broker: Redis, name: str) -> bool:
-    return any(each["name"] == name and "b" in each["flags"] for each in broker.client_list())
+    """Whether it waits in a command, or to be told of a change."""
+    return any(each["name"] == name and set("bt") & set(each["flags"]) for each in broker.client_list())
 
 
 @pytest.mark.parametrize("wait", [take, wait_for_a_wake, read_a_stream])

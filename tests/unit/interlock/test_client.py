@@ -75,7 +75,7 @@ def governed(judge: Judge = accepting, *, keeps: bool = False, **more: Any) -> I
         if answer is None:
             return ()
         if not keeps:
-            channel.take(PROPOSE_QUEUE)
+            channel.take(next(name for name, waiting in channel.queues.items() if waiting))
         assert said.reply_to is not None
         return [Heard(said.reply_to, answer.to_bytes())]
 
@@ -390,9 +390,21 @@ def test_a_client_with_a_key_signs_what_it_says() -> None:
     assert verify_proposal_auth(said, PlainSigner()) is None
 
 
-def test_a_name_without_a_key_is_no_name() -> None:
+def test_a_client_without_a_key_proposes_on_its_own_queue_and_is_answered_below_its_own_name() -> None:
+    channel = governed()
+    client = Client(channel, client="shop")
+    client.submit("echo", {"a": 1.0})
+    assert list(channel.queues) == ["interlock.propose.shop"]
+    said = proposal(channel.sent[0])
+    assert said.auth is None
+    assert (said.reply_to or "").startswith("interlock.reply.shop.")
     with pytest.raises(UsageError):
-        Client(governed(), client="shop")
+        client.cancel(said.id)
+
+
+def test_a_key_without_a_name_is_nobodys() -> None:
+    with pytest.raises(UsageError):
+        Client(governed(), signer=PlainSigner())
 
 
 # --- reading -------------------------------------------------------------------------------------
