@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from interlock.proposal import PROPOSE_QUEUE
+from interlock.proposal import PROPOSE_QUEUE, client_queue
 
 N_DEFAULT = 10_000
 """Invocations a measurement."""
@@ -13,8 +13,8 @@ N_MIN = 20
 SESSIONS = 200
 """Over so many sessions a measurement spreads its invocations, each in a stage of its own."""
 SQLITE, POSTGRESQL, BOTH = "sqlite", "postgresql", "both"
-TENANTS = 1
-"""The switch: over so many clients, each of a tenant of its own, a measurement spreads its invocations."""
+TENANTS = 200
+"""Over so many clients, each of a tenant of its own, a measurement spreads its invocations."""
 
 
 class Lane(NamedTuple):
@@ -29,7 +29,7 @@ def lanes(tenants: int) -> tuple[Lane, ...]:
     if tenants == 1:
         return (Lane("local", PROPOSE_QUEUE),)
     clients = [f"bench-{number:03}" for number in range(tenants)]
-    return tuple(Lane(client, f"{PROPOSE_QUEUE}.{client}") for client in clients)
+    return tuple(Lane(client, client_queue(client)) for client in clients)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Plan:
             raise ValueError(f"--n is at least {N_MIN}, --rounds and --producers at least 1")
         if wanted >= 1_000:
             return cls(wanted, times, crowd, stores, peers)
-        return cls(wanted, times, crowd, stores, peers, TENANTS, min(50, wanted), 1.0, 5, 50)
+        return cls(wanted, times, crowd, stores, peers, min(TENANTS, wanted), min(50, wanted), 1.0, 5, 50)
 
 
 def stores_of(wanted: str | None, *, has_postgres: bool) -> tuple[str, ...]:

@@ -44,15 +44,15 @@ class Store:
         kept = {name: value for name, value in environment().items() if name not in ours}
         return kept if self.url is None else {**kept, LEDGER_URL: self.url}
 
-    def ledger(self, directory: DataDirectory) -> Ledger:
-        """The ledger, to be read; its owner closes it."""
+    def ledger(self, directory: DataDirectory, *, read_only: bool = True) -> Ledger:
+        """The ledger, to be read if nothing else is said; its owner closes it."""
         if self.url is not None:
             from governance.adapters.postgres_ledger import PostgresLedger
 
-            return PostgresLedger.open(self.url, SystemClock(), read_only=True)
+            return PostgresLedger.open(self.url, SystemClock(), read_only=read_only)
         from governance.adapters.sqlite_ledger import SqliteLedger
 
-        return SqliteLedger.open(directory.ledger, SystemClock(), read_only=True)
+        return SqliteLedger.open(directory.ledger, SystemClock(), read_only=read_only)
 
     def views(self, directory: DataDirectory) -> Views:
         """The projection, to be read; its owner closes it."""

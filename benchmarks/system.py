@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 from redis import Redis
@@ -23,16 +23,18 @@ from benchmarks.approach import Approach
 from benchmarks.figure import Idle, Rate
 from benchmarks.order import GOVERNED, TOOL, Order
 from benchmarks.phase import LAST, phase_medians_ms
-from benchmarks.plan import SESSIONS, Plan
+from benchmarks.plan import SESSIONS, Plan, lanes
 from benchmarks.process import Meter, idle_cost
 from benchmarks.producer import crew, own_commands
 from benchmarks.store import Store
 from gateway.embedded.apart import system_apart
 from gateway.embedded.control import ask as ask_system
 from gateway.embedded.directory import DataDirectory
+from governance.client_queue import LOOK_SECONDS as CLIENTS_LOOK_SECONDS
 from governance.ledger import Ledger
+from governance.principal import LOCAL_OPERATOR, find_principals, register
 from interlock.errors import OursToFixError
-from interlock.event import StoredEvent
+from interlock.event import PrincipalRegistered, StoredEvent
 from interlock.identifier import new_id
 
 EVENTS_EACH = 4
@@ -57,6 +59,7 @@ class GovernedSide:
 
     def measure(self, way: str, plan: Plan) -> Rate:
         """Have `plan.n` invocations governed, executed and projected."""
+        self._admit(plan)
         first = self._still()
         goal = first + events_of(plan.n)
         approach = Approach(self._projected, "the projection")
@@ -79,6 +82,7 @@ class GovernedSide:
 
     def catch_up(self, plan: Plan) -> float:
         """Events a second of a projector that stood still while `plan.n` invocations went through."""
+        self._admit(plan)
         goal = self._still() + events_of(plan.n)
         projectors = [pid for pid, name in self._roles.items() if name.startswith("projector")]
         with crew(own_commands(plan.producers), self._orders("batch", plan)) as producers:
@@ -99,6 +103,7 @@ class GovernedSide:
 
     def idle(self, plan: Plan) -> Idle:
         """Submits one after the other, each waited for by the client; then nothing at all for a while."""
+        self._admit(plan)
         taken = self.latencies_ms(plan.idle_submits)
         cpu_percent, pss_mb = idle_cost((self._pid, *self._store.server_pids), plan.idle_watch_seconds)
         return Idle(taken, cpu_percent, pss_mb)
@@ -122,6 +127,19 @@ class GovernedSide:
         with Redis.from_url(self.directory.broker_client_url, decode_responses=True) as client:
             broker = {name: client.config_get(name)[name] for name in ("appendonly", "appendfsync")}
         return {"ledger": dict(self._ledger.settings()), "broker": broker}
+
+    def _admit(self, plan: Plan) -> None:
+        """Register the clients that are to propose, and wait until the governor serves them."""
+        wanted = {lane.client for lane in lanes(plan.tenants)}
+        with self._ledger.read() as view:
+            missing = sorted(wanted - find_principals(view, wanted).keys())
+        if not missing:
+            return
+        with closing(self._store.ledger(self.directory, read_only=False)) as ledger:
+            for name in missing:
+                client = PrincipalRegistered(role="client", person=name, tenant=name)
+                register(ledger, name, client, by=LOCAL_OPERATOR)
+        threading.Event().wait(2 * CLIENTS_LOOK_SECONDS)
 
     def close(self) -> None:
         """Let go of both stores."""

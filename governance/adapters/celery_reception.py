@@ -5,8 +5,9 @@ Who a client is follows from a signature or from the queue it came on, never fro
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from governance.council import Request, read_arguments
 from governance.dead_letter import DeadLetter
@@ -34,11 +35,24 @@ _REQUESTS = frozenset((REVIEW_TASK, DECIDE_TASK, CANCEL_TASK))
 _UNREADABLE_AUTH = Reason(code="SIGNATURE_INVALID", sentence="its auth is no client, kid and signature")
 
 
-@dataclass(frozen=True, slots=True)
+class _Known(NamedTuple):
+    """Clients as they stand at one control epoch; who is registered never changes without it."""
+
+    epoch: int
+    clients: Mapping[str, Principal]
+
+
+def _nobody() -> _Known:
+    return _Known(-1, {})
+
+
+@dataclass(slots=True)
 class CeleryReception:
-    """Reads items of `interlock.propose` and `interlock.decide`."""
+    """Reads items of the queues of proposals and of `interlock.decide`."""
 
     ledger: Ledger
+    _known: _Known = field(default_factory=_nobody)
+    """Replaced as a whole: several threads read by one reception."""
 
     def read_proposals(self, items: Sequence[TakenItem]) -> list[Proposal | ProposalRefused | DeadLetter]:
         """Each item's proposal with its client, or why there is none. Never raises for an input.
@@ -89,12 +103,22 @@ class CeleryReception:
             return replace(request, refused=Reason(code="SIGNATURE_INVALID", sentence=sentence))
         return replace(request, client=client.name)
 
-    def _clients(self, names: Collection[str]) -> dict[str, Principal]:
+    def _clients(self, names: Set[str]) -> Mapping[str, Principal]:
+        """At least those of these that are registered as clients."""
         if not names:
             return {}
         with self.ledger.read() as view:
-            found = find_principals(view, names)
-        return {name: principal for name, principal in found.items() if principal.role == "client"}
+            epoch = view.epoch()
+            at = self._known
+            known = at.clients if at.epoch == epoch else {}
+            unknown = names - known.keys()
+            if not unknown:
+                return known
+            found = find_principals(view, unknown)
+        clients = {name: principal for name, principal in found.items() if principal.role == "client"}
+        everybody = {**known, **clients}
+        self._known = _Known(epoch, everybody)
+        return everybody
 
 
 def _said(item: TakenItem) -> Proposal | ProposalRefused | DeadLetter:
