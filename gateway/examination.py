@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from gateway.embedded.directory import DataDirectory
 from gateway.embedded.environment import Check
 from gateway.embedded.ledger_note import server_of
-from governance.ledger import LedgerView
+from governance.ledger import Ledger, LedgerView
 from interlock.errors import InterlockError
 
 if TYPE_CHECKING:
@@ -136,6 +136,7 @@ def check_ledger(directory: DataDirectory) -> list[Check]:
         return [Check("ledger", "off", "none yet", "`interlock up` makes it")]
     try:
         with open_reading(directory) as reading:
+            queues = check_queues(directory, reading.ledger)
             settings = dict(reading.ledger.settings())
             if not server:
                 settings["journal_mode"] = journal_mode(directory)
@@ -144,6 +145,7 @@ def check_ledger(directory: DataDirectory) -> list[Check]:
                     judge_server(settings) if server else judge_settings(settings),
                     check_claimers(view, directory),
                     *check_backlog(view),
+                    queues,
                     check_projection(reading.projection is not None, _stopped(reading), view.last_seq()),
                 ]
     except InterlockError as error:
@@ -205,6 +207,27 @@ def check_backlog(view: LedgerView) -> list[Check]:
         remedy = "find out what happened: `interlock show ID`"
         found.append(Check("unknown_outcomes", "degraded", f"{unknown} wait for a person", remedy))
     return found
+
+
+def check_queues(directory: DataDirectory, ledger: Ledger) -> Check:
+    """Whether anything waits on the queue of a client that is not registered: nobody takes it from there."""
+    from gateway.wiring import broker_answers
+    from governance.adapters.redis_intake.stray import stray_queues
+    from governance.client_queue import ClientQueues
+    from interlock.adapters.redis_client import connect
+
+    if not broker_answers(directory):
+        return Check("client_queues", "off", "no broker to look into")
+    served, client = ClientQueues(ledger)(), connect(directory.broker_client_url)
+    try:
+        stray = stray_queues(client, served)
+    finally:
+        client.close()
+    if stray:
+        names = ", ".join(f"{name!a} ({count})" for name, count in sorted(stray.items())[:10])
+        remedy = "register the client (`interlock principals add`), or remove the list from the broker"
+        return Check("client_queues", "degraded", f"waits where nobody takes it: {names}", remedy)
+    return Check("client_queues", "ok", f"{len(served)} clients have a queue of their own")
 
 
 def check_projection(exists: bool, stopped: list[str], last_seq: int) -> Check:

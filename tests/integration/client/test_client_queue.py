@@ -10,6 +10,7 @@ import pytest
 from celery import Celery
 
 from gateway.client import connect
+from gateway.examination import check_queues
 from gateway.store import open_ledger
 from governance.principal import LOCAL_OPERATOR, register
 from interlock.adapters.celery_wire import encode_task
@@ -47,6 +48,12 @@ def put(live: Live, client: str) -> str:
     queue = client_queue(client)
     live.put(queue, encode_task(PROPOSE_TASK, canonical(said), queue=queue, task_id=identifier))
     return identifier
+
+
+def said_of_queues(live: Live) -> tuple[str, str]:
+    """What `doctor` says of the clients' queues."""
+    check = check_queues(live.directory, live.ledger)
+    return check.state, check.detail
 
 
 def whose(live: Live, identifier: str) -> tuple[str, str]:
@@ -92,5 +99,10 @@ def test_who_is_not_registered_is_not_taken_from(live: Live) -> None:
     known = put(live, "acme")
     assert live.rest(known) == "done"
     assert live.phase(stranger) is None
+    assert said_of_queues(live) == (
+        "degraded",
+        "waits where nobody takes it: 'interlock.propose.stranger' (1)",
+    )
     registered(live, "stranger")
     until(lambda: live.phase(stranger) is not None, 20, "the newcomer's proposal was judged")
+    assert said_of_queues(live)[0] == "ok"
