@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import subprocess
 import sys
 import threading
@@ -332,18 +333,20 @@ def test_one_client_with_thousands_waiting_delays_no_other(server: ValkeyServer,
 def test_a_client_whom_the_broker_gave_its_queue_writes_nowhere_else(
     server: ValkeyServer, broker: Redis
 ) -> None:
-    rule = "on >secret resetkeys -@all +hello +auth +ping +time +select +multi +exec +client|setinfo"
+    password = secrets.token_hex(16)
+    rule = f"on >{password} resetkeys -@all +hello +auth +ping +time +select +multi +exec +client|setinfo"
     queue = "~interlock.propose.acme ~interlock.propose.acme[^-0-9A-Za-z._@]*"
     own = (
         f"({queue} +lpush +llen +lpos +lrem)",
         "(~_kombu.binding*.interlock.propose.acme +sadd)",
         "(~interlock.reply.acme.* +brpop +rpop)",
     )
-    broker.execute_command("ACL", "SETUSER", "acme", *rule.split(), *own)  # type: ignore[no-untyped-call]
+    broker.execute_command("ACL", "SETUSER", "acme", *rule.split(), *own)  # type: ignore[no-untyped-call]  # redis-py names no types here
     try:
-        acme = Redis.from_url(server.url.replace("unix://", "unix://acme:secret@"))
+        acme = Redis.from_url(server.url.replace("unix://", f"unix://acme:{password}@"))
         acme.lpush(f"{PROPOSE_QUEUE}.acme", b"x")
-        app = Celery("p", broker=server.celery_url.replace("://", "://acme:secret@"), set_as_current=False)
+        url = server.celery_url.replace("://", f"://acme:{password}@")
+        app = Celery("p", broker=url, set_as_current=False)
         for priority in (0, 9):
             app.send_task(
                 PROPOSE_TASK,
@@ -367,4 +370,4 @@ def test_a_client_whom_the_broker_gave_its_queue_writes_nowhere_else(
         assert acme.rpop("interlock.reply.acme.1") is None
         acme.close()
     finally:
-        broker.execute_command("ACL", "DELUSER", "acme")  # type: ignore[no-untyped-call]
+        broker.execute_command("ACL", "DELUSER", "acme")  # type: ignore[no-untyped-call]  # redis-py names no types here
