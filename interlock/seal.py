@@ -86,7 +86,7 @@ def merkle(digests: Sequence[str]) -> tuple[str, list[tuple[str, ...]]]:
 def _upper(level: Sequence[bytes]) -> list[bytes]:
     pairs = zip(level[::2], level[1::2], strict=False)
     upper = [_node(left, right) for left, right in pairs]
-    return upper + [level[-1]] if len(level) % 2 else upper
+    return [*upper, level[-1]] if len(level) % 2 else upper
 
 
 def _steps(level: Sequence[bytes]) -> list[str]:

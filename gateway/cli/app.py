@@ -22,6 +22,7 @@ from gateway.cli import (
     state,
     submit,
     tool,
+    watch,
 )
 from gateway.cli.output import standard_output
 
@@ -40,6 +41,7 @@ def build() -> typer.Typer:
     app.command("show")(show.show)
     app.command("log")(log.log)
     app.command("state")(state.state)
+    app.command("watch")(watch.watch)
     app.command("inbox")(inbox.inbox)
     app.command("approve")(answer.approve)
     app.command("deny")(answer.deny)

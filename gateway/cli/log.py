@@ -69,7 +69,7 @@ def event_line(event: Any) -> dict[str, Any]:
 
 def _events(directory: Any, name: SessionName | None, after: int, following: Output | None) -> Iterator[Any]:
     with ExitStack() as stack:
-        reading, log_file = _opened(stack, directory)
+        reading, log_file = open_log(stack, directory)
         while True:
             page = _page(reading, name, after)
             yield from page
@@ -79,10 +79,10 @@ def _events(directory: Any, name: SessionName | None, after: int, following: Out
             if following is None:
                 return
             following.wait(FOLLOW_SECONDS)
-            if log_file != _log_file(directory):
+            if log_file != log_identity(directory):
                 # The system was started or stopped meanwhile: what was opened to stand still, now moves.
                 stack.close()
-                reading, log_file = _opened(stack, directory)
+                reading, log_file = open_log(stack, directory)
 
 
 def _page(reading: Any, name: SessionName | None, after: int) -> list[Any]:
@@ -92,14 +92,14 @@ def _page(reading: Any, name: SessionName | None, after: int) -> list[Any]:
         return list(view.session_events(name.session, name.tenant, after_seq=after, limit=PAGE))
 
 
-def _opened(stack: ExitStack, directory: Any) -> tuple[Any, int | None]:
+def open_log(stack: ExitStack, directory: Any) -> tuple[Any, int | None]:
     from gateway.reading import open_reading
 
-    log_file = _log_file(directory)
+    log_file = log_identity(directory)
     return stack.enter_context(open_reading(directory)), log_file
 
 
-def _log_file(directory: Any) -> int | None:
+def log_identity(directory: Any) -> int | None:
     """Which write-ahead log lies beside the ledger; None while nobody has it open, or it is no file here."""
     path = directory.ledger.with_name(directory.ledger.name + "-wal")
     try:
