@@ -13,6 +13,7 @@ from gateway.cli import (
     doctor,
     inbox,
     log,
+    migrate,
     principal,
     reconcile,
     restart,
@@ -53,6 +54,7 @@ def build() -> typer.Typer:
     app.command("rebuild")(audit.rebuild)
     app.command("replay")(audit.replay)
     app.command("doctor")(doctor.doctor)
+    app.command("migrate")(migrate.migrate)
     return app
 
 

@@ -9,6 +9,8 @@ import pytest
 
 from tests.integration.cli.support import Directory, fill, running_on
 from tests.support.commanding import command_server
+from tests.support.postgres import postgres as postgres
+from tests.support.postgres import postgres_url as postgres_url
 from tests.support.store import stored
 
 
