@@ -19,6 +19,7 @@ from governance.ledger import Ledger, LedgerView
 from interlock.errors import InterlockError
 
 if TYPE_CHECKING:
+    from gateway.horizon import Horizon
     from gateway.reading import Reading
 
 BACKLOG_SECONDS_HIGH = 60
@@ -129,6 +130,7 @@ def _as_unprivileged(question: Callable[[], dict[str, object]]) -> dict[str, obj
 
 def check_ledger(directory: DataDirectory) -> list[Check]:
     """The ledger's settings as a live connection answers them, who claims, and what waits."""
+    from gateway.horizon import horizon_of
     from gateway.reading import open_reading
 
     server = server_of(directory)
@@ -137,6 +139,7 @@ def check_ledger(directory: DataDirectory) -> list[Check]:
     try:
         with open_reading(directory) as reading:
             queues = check_queues(directory, reading.ledger)
+            numbers = check_numbers(horizon_of(reading.ledger))
             settings = dict(reading.ledger.settings())
             if not server:
                 settings["journal_mode"] = journal_mode(directory)
@@ -145,6 +148,7 @@ def check_ledger(directory: DataDirectory) -> list[Check]:
                     judge_server(settings) if server else judge_settings(settings),
                     check_claimers(view, directory),
                     *check_backlog(view),
+                    *numbers,
                     queues,
                     check_projection(reading.projection is not None, _stopped(reading), view.last_seq()),
                 ]
@@ -207,6 +211,28 @@ def check_backlog(view: LedgerView) -> list[Check]:
         remedy = "find out what happened: `interlock show ID`"
         found.append(Check("unknown_outcomes", "degraded", f"{unknown} wait for a person", remedy))
     return found
+
+
+def check_numbers(horizon: Horizon | None) -> list[Check]:
+    """Whether events get their numbers, without which nothing reads them; no check where they always do."""
+    if horizon is None:
+        return []
+    if not horizon.is_late:
+        return [Check("numbers", "ok", "events get their numbers at once")]
+    waits = f"the oldest event has waited for its number for {horizon.waiting_s:.0f} s"
+    if not horizon.is_held:
+        return [Check("numbers", "degraded", waits, "see that a scheduler runs")]
+    if horizon.pid is None:
+        remedy = "end the transaction: pg_stat_activity and pg_prepared_xacts say which (backend_xid, oldest)"
+        return [Check("numbers", "degraded", f"{waits}, behind an open transaction", remedy)]
+    return [
+        Check(
+            "numbers",
+            "degraded",
+            f"{waits}, behind the open transaction of the server's process {horizon.pid}",
+            f"end that transaction: SELECT pg_terminate_backend({horizon.pid})",
+        )
+    ]
 
 
 def check_queues(directory: DataDirectory, ledger: Ledger) -> Check:

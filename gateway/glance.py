@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from gateway.embedded.directory import DataDirectory
+from gateway.horizon import Horizon, horizon_of
 from gateway.reading import Reading
 from governance.ledger import Head, LedgerView
 from interlock.errors import BrokerUnavailableError
@@ -85,6 +86,8 @@ class Glance:
     stopped: int
     """Sessions that cannot be folded."""
     relay: RelayGlance
+    numbers: Horizon | None = None
+    """How numbering stands; None where events have their numbers at once."""
 
 
 @dataclass(slots=True)
@@ -126,6 +129,7 @@ def glance(
     if reading.projection is not None:
         # First: what is folded was in the ledger before.
         checkpoint, stopped = reading.projection.checkpoint(), len(reading.projection.stopped())
+    numbers = horizon_of(reading.ledger)
     with reading.ledger.read() as view:
         seq = view.last_seq()
         if name is None:
@@ -153,6 +157,7 @@ def glance(
             None if checkpoint is None else checkpoint.seq,
             stopped,
             _relay(relay_seq, seq),
+            numbers,
         )
 
 

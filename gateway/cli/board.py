@@ -49,6 +49,9 @@ def document(look: Glance, session: str | None, tenant: str) -> dict[str, Any]:
             "seq": look.relay.seq,
             "lag": None if look.relay.seq is None else max(0, look.seq - look.relay.seq),
         },
+        "numbers": None
+        if look.numbers is None
+        else {"waiting_s": _rounded(look.numbers.waiting_s), "held": look.numbers.is_held},
     }
 
 
@@ -59,7 +62,7 @@ def line(look: Glance) -> str:
 
 
 def lags(look: Glance) -> str:
-    """How far projector and relay are."""
+    """How far projector and relay are, and numbering where it is late."""
     if look.projected is None:
         projector = "nothing projected"
     else:
@@ -68,7 +71,14 @@ def lags(look: Glance) -> str:
         projector += f", {look.stopped} sessions stopped"
     state, seq = look.relay
     relay = f"relay {look.seq - seq} behind" if state == "behind" and seq is not None else f"relay {state}"
-    return f"{projector}, {relay}"
+    return f"{projector}, {relay}{_late(look)}"
+
+
+def _late(look: Glance) -> str:
+    if look.numbers is None or not look.numbers.is_late:
+        return ""
+    cause = "held by an open transaction" if look.numbers.is_held else "nobody gives them"
+    return f"; NUMBERS ARE LATE by {span(look.numbers.waiting_s)} ({cause}; see `interlock doctor`)"
 
 
 def tables(look: Glance, session: str | None, width: int) -> RenderableType:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 INTERVAL_SECONDS = 1.0
 INTERVAL_SECONDS_MIN = 0.1
-PAUSE_PER_COST = 20.0
+PAUSE_PER_COST = 5.0
 """A look that costs much is taken less often."""
 WIDE = 200
 """Columns where there is no terminal to be as wide as."""
@@ -76,10 +76,10 @@ class _Looking:
         """One look; raises what opening and reading raise."""
         from gateway.glance import glance, stream_seq
 
-        began = time.monotonic()
-        relay_seq = stream_seq(self._directory)
         try:
             self._open()
+            began = time.monotonic()
+            relay_seq = stream_seq(self._directory)
             found = glance(self._reading, self._counting, relay_seq, self.name)
         except RetryLaterError:
             self._close()
@@ -165,7 +165,8 @@ def _what_changes(look: Glance) -> tuple[Any, ...]:
     """What a new line is worth, the moment and the rates aside."""
     listed = (look.running, [one.head for one in look.parked], look.unknown)
     ids = tuple(tuple(head.id for head in heads) for heads in listed)
-    return (tuple(look.phases.items()), ids, look.stopped, look.relay.state)
+    late = look.numbers is not None and look.numbers.is_late
+    return (tuple(look.phases.items()), ids, look.stopped, look.relay.state, late)
 
 
 def _console(output: Output) -> Console:

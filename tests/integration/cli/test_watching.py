@@ -90,11 +90,8 @@ def test_a_directory_without_a_ledger_is_said_so(tmp_path_factory: pytest.TempPa
     assert said.err.startswith("NOT_FOUND")
 
 
-@pytest.mark.parametrize("columns", [30, 100])
-def test_a_terminal_gets_tables_and_an_interruption_ends_them_quietly(
-    stopped: Directory, columns: int
-) -> None:
-    with on_terminal(stopped.command("watch", "--interval", "0.1"), columns, NO_COLOR="1") as (process, seen):
+def test_a_terminal_gets_tables_and_an_interruption_ends_them_quietly(stopped: Directory) -> None:
+    with on_terminal(stopped.command("watch", "--interval", "0.1"), 60, NO_COLOR="1") as (process, seen):
         # More than one look, in the same place.
         until(lambda: seen().count("projector") >= 3, 20, "it looks again")
         process.send_signal(signal.SIGINT)

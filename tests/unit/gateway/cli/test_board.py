@@ -12,6 +12,7 @@ from rich.console import Console
 
 from gateway.cli import board
 from gateway.glance import Counting, Glance, Parked, PoolGlance, Rates, RelayGlance
+from gateway.horizon import Horizon
 from governance.ledger import Head, LedgerView
 from interlock.clock import SECOND_US
 from interlock.phase import Phase
@@ -69,6 +70,14 @@ def test_a_narrow_terminal_shows_names_and_moments_in_place_of_ids() -> None:
     assert ID in wide
     assert ID[:8] not in narrow
     assert "2 min 5 s" in narrow
+
+
+def test_late_numbers_are_said_with_what_holds_them() -> None:
+    assert "NUMBERS" not in board.lags(replace(LOOK, numbers=Horizon(1.0, True)))
+    late = replace(LOOK, numbers=Horizon(65.25, True, 4711))
+    assert "NUMBERS ARE LATE by 1 min 5 s (held by an open transaction" in board.line(late)
+    assert board.document(late, None, "default")["numbers"] == {"waiting_s": 65.25, "held": True}
+    assert board.document(LOOK, None, "default")["numbers"] is None
 
 
 def test_markup_in_a_name_is_a_name() -> None:

@@ -14,10 +14,12 @@ from gateway.examination import (
     check_backlog,
     check_claimers,
     check_keys,
+    check_numbers,
     check_projection,
     judge_server,
     judge_settings,
 )
+from gateway.horizon import HIGH_SECONDS, Horizon
 from governance.ledger import Boot
 from tests.support.court import Court
 
@@ -81,3 +83,17 @@ def test_keys_are_private(tmp_path: Path) -> None:
     assert check_keys(directory).state == "ok"
     directory.keys.chmod(0o755)
     assert check_keys(directory).state == "failed"
+
+
+def test_events_that_wait_for_their_numbers_are_noticed_with_what_holds_them() -> None:
+    assert check_numbers(None) == []
+    assert [check.state for check in check_numbers(Horizon(HIGH_SECONDS, True))] == ["ok"]
+    held, unknown, nobody = (
+        check_numbers(Horizon(12.4, is_held, pid))[0]
+        for is_held, pid in ((True, 4711), (True, None), (False, None))
+    )
+    assert {check.state for check in (held, unknown, nobody)} == {"degraded"}
+    assert "12 s" in held.detail
+    assert "pg_terminate_backend(4711)" in held.remedy
+    assert "pg_prepared_xacts" in unknown.remedy
+    assert "scheduler" in nobody.remedy
