@@ -117,6 +117,7 @@ class AsyncClient:
         self._calls: set[asyncio.Future[Any]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
+        self._closing: asyncio.Future[None] | None = None
 
     # --- proposing ---
 
@@ -156,12 +157,12 @@ class AsyncClient:
         """Take a place and put it with what else this turn of the loop submits."""
         loop = self._here()
         await self._places.acquire()
-        if self._is_closed:
-            self._places.release()
-            raise UsageError("this client was closed")
         if said.get("id") is None:
             said = {**said, "id": new_id()}
         carried = Carried(said, loop.create_future())
+        if self._is_closed:
+            self._deliver([(carried, unsent(carried))])
+            return carried
         if not self._gathered:
             loop.call_soon(self._hand_over)
         self._gathered.append(carried)
@@ -262,25 +263,32 @@ class AsyncClient:
         Of what is on its way it is not known whether it is accepted (AcceptanceUnknownError); what was not
         sent yet never will be (NotAcceptedError).
         """
-        if self._is_closed:
-            return
-        self._is_closed = True
+        if self._closing is None:
+            self._is_closed = True
+            self._closing = asyncio.ensure_future(self._close())
+        # Whoever stops waiting for it leaves it to go on; whoever asks again waits for the same end.
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
         self._watcher.end(UsageError("this client was closed meanwhile; what was waited for goes on"))
         gathered, self._gathered = self._gathered, []
         self._deliver([(one, unsent(one)) for one in gathered])
         for call in self._calls:
             call.cancel()
-        await self._end_carrier()
-        self._readers.shutdown(wait=False, cancel_futures=True)
-        self._requesters.shutdown(wait=False, cancel_futures=True)
-        self._sync.close()
+        try:
+            await self._end_carrier()
+        finally:
+            self._readers.shutdown(wait=False, cancel_futures=True)
+            self._requesters.shutdown(wait=False, cancel_futures=True)
+            self._sync.close()
 
     async def _end_carrier(self) -> None:
         loop = asyncio.get_running_loop()
         ended = asyncio.Event()
 
         def tell() -> None:
-            loop.call_soon_threadsafe(ended.set)
+            with suppress(RuntimeError):  # the loop was closed, so nobody waits
+                loop.call_soon_threadsafe(ended.set)
 
         if self._carrier.end(tell):
             await ended.wait()

@@ -32,10 +32,11 @@ _STREAMS = f"SELECT {HEAD} FROM head h WHERE (h.kind, h.id) > (%b, %b) ORDER BY 
 _BEFORE = f"""SELECT id FROM head WHERE {OPEN} AND tenant = %b AND session = %b AND stage = %b
     AND accepted_seq < %b ORDER BY accepted_seq LIMIT 1"""
 _ORD = "SELECT ord FROM tool_event WHERE kind = %b AND stream = %b AND version = 1"
-# Behind the cursor everything has its number; what was forged there is shown by its stream.
+# Behind the cursor everything has its number: what has none there never gets one, however young it is.
 _UNSEQUENCED = f"""SELECT {EVENT} FROM tool_event e {NUMBER}
-    WHERE (e.xid, e.ord) > (SELECT xid, ord FROM sequencer WHERE name = 'relay')
-    AND s.seq IS NULL AND e.at_us < %b ORDER BY e.xid, e.ord LIMIT %b"""
+    WHERE s.seq IS NULL AND (e.at_us < %b
+        OR (e.xid, e.ord) <= (SELECT xid, ord FROM sequencer WHERE name = 'relay'))
+    ORDER BY e.xid, e.ord LIMIT %b"""
 _DUES = "SELECT kind, id, what, at_us FROM due WHERE (kind, id) > (%b, %b) ORDER BY kind, id LIMIT %b"
 _OWNERS = f"""SELECT {_OWNER} FROM idempotency WHERE (tenant, client, key) > (%b, %b, %b)
     ORDER BY tenant, client, key LIMIT %b"""
@@ -60,7 +61,7 @@ class PostgresRecords:
         return [EventRecord(row[0], _readable(row[:-1]), _hex(row[-1])) for row in rows]
 
     def unsequenced(self, limit: int, older_than_us: int = UNSEQUENCED_MAX_US) -> list[StoredEvent]:
-        """Events that are committed and wait for their number longer than this; they have seq 0, hash ""."""
+        """Events that wait for their number longer than this, or in vain; they have seq 0, hash ""."""
         with self._database.reading() as (connection, now_us):
             values = (number(now_us - older_than_us), number(limit))
             return [event_from(row) for row in _all(connection, _UNSEQUENCED, values)]

@@ -39,7 +39,8 @@ _NUMBERED = """SELECT a.kind, a.stream, a.version FROM unnest(%b, %b, %b) a(kind
 _WAITING = """SELECT e.at_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint FROM tool_event e
     WHERE (e.xid, e.ord) > (%b, %b) ORDER BY e.xid, e.ord LIMIT 1"""
 _LEADER = """SELECT l.epoch, l.holder, l.counter, l.seq, l.xid, l.ord,
-        (SELECT hash FROM event_seq ORDER BY seq DESC LIMIT 1), pg_snapshot_xmax(pg_current_snapshot())
+        (SELECT hash FROM event_seq ORDER BY seq DESC LIMIT 1), pg_snapshot_xmax(pg_current_snapshot()),
+        (SELECT coalesce(max(seq), 0) FROM event_seq)
     FROM sequencer l WHERE l.name = 'relay'"""
 # Counter and epoch are compared: nobody who lost the lead, nor an earlier answer that was lost, writes.
 _MINE = "name = 'relay' AND epoch = %b AND counter = %b"
@@ -178,7 +179,12 @@ class PostgresSequencer:
 
     def _try_to_lead(self, connection: Connection) -> Leader | None:
         [row] = connection.execute(_LEADER, binary=True).fetchall()
-        leader, last_hash, next_xid = Leader(*row[:6]), row[6], row[7]
+        leader, last_hash, next_xid, last_seq = Leader(*row[:6]), row[6], row[7], row[8]
+        if leader.seq < last_seq:
+            raise LedgerFencedError(
+                f"the sequencer's row says that numbers were given out up to {leader.seq}, "
+                f"but the log ends at {last_seq}: the row was put back"
+            )
         if leader.xid >= next_xid:
             raise LedgerFencedError(
                 f"the log was sequenced up to transaction {leader.xid}, this cluster is at {next_xid}: "

@@ -32,6 +32,23 @@ def test_verify_names_what_has_had_no_number_for_minutes(ledger: PostgresLedger,
     assert (None, FaultCode.ROW_UNNUMBERED) in named(report)
 
 
+def test_an_event_that_was_put_behind_the_cursor_is_found_however_young(
+    ledger: PostgresLedger, beside: Callable[[], Plain]
+) -> None:
+    write(ledger, an_append("i-1"))
+    sequencer = PostgresSequencer(ledger, "a")
+    while sequencer.sequence():
+        pass
+    columns = (
+        "kind, version, type, format, at_us, cause, actor, tenant, session, moves_state, payload, payload_sha"
+    )
+    beside().execute(
+        f"INSERT INTO tool_event (xid, stream, {columns}) SELECT '3', 'orphan', {columns} FROM tool_event"
+    )
+    [orphan] = ledger.records().unsequenced(9)
+    assert (orphan.stream_id, orphan.seq) == ("orphan", 0)
+
+
 def test_acceptance_is_shown_as_the_number_of_the_request(ledger: PostgresLedger) -> None:
     write(ledger, an_append("i-0"))
     write(ledger, an_append("i-0", 0), an_append("i-1"))  # what lost has used a number up

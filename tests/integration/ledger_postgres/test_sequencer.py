@@ -260,6 +260,16 @@ def test_a_log_from_a_later_life_of_the_cluster_is_fenced(
         PostgresSequencer(ledger, "a").sequence()
 
 
+def test_a_row_of_the_sequencer_that_was_put_back_is_fenced(
+    ledger: PostgresLedger, beside: Callable[[], Plain]
+) -> None:
+    write(ledger, an_append("i-1"), an_append("i-2"))
+    place_all(PostgresSequencer(ledger, "a"))
+    beside().execute("UPDATE sequencer SET seq = seq - 1")
+    with pytest.raises(LedgerFencedError, match="put back"):
+        PostgresSequencer(ledger, "a").sequence()
+
+
 def test_a_cut_tail_is_never_filled_again(ledger: PostgresLedger, beside: Callable[[], Plain]) -> None:
     sequencer = PostgresSequencer(ledger, "a")
     write(ledger, an_append("i-1"), an_append("i-2"))

@@ -47,6 +47,13 @@ T = TypeVar("T")
 SLOW_SECONDS = 0.5
 
 
+async def turn_of_the_loop() -> None:
+    """Let everything go on that can."""
+    turned = asyncio.Event()
+    asyncio.get_running_loop().call_soon(turned.set)
+    await turned.wait()
+
+
 def run(work: Coroutine[Any, Any, T]) -> T:
     """In a loop that complains of whatever holds it, and fails for what nobody looked at."""
     loop = asyncio.new_event_loop()
@@ -490,7 +497,9 @@ def test_closing_tells_everybody_who_waits() -> None:
 
     channel.respond = lambda item: ()
     found = run(work())
-    assert [type(one) for one in found] == [AcceptanceUnknownError] * 2 + [UsageError] * 3
+    assert [type(one) for one in found] == [AcceptanceUnknownError] * 2 + [NotAcceptedError] + [
+        UsageError
+    ] * 2
     assert found[0].invocation_id == chosen
     assert "closed" in str(found[3])
 
@@ -508,6 +517,34 @@ def test_what_is_gathered_when_it_is_closed_was_not_sent() -> None:
         assert isinstance(found[0], (NotAcceptedError, AcceptanceUnknownError, Submitted))
 
     run(work())
+
+
+def test_whoever_waits_for_a_place_when_it_is_closed_was_not_sent() -> None:
+    async def work() -> list[Any]:
+        client = AsyncClient(governed(), underway_max=1)
+        submissions = [asyncio.ensure_future(client.submit("echo")) for _ in range(20)]
+        await turn_of_the_loop()
+        await client.close()
+        return list(await asyncio.gather(*submissions, return_exceptions=True))
+
+    found = run(work())
+    assert {type(one) for one in found} <= {NotAcceptedError, AcceptanceUnknownError, Submitted}
+    assert isinstance(found[-1], NotAcceptedError)
+
+
+def test_a_close_that_nobody_waited_for_to_the_end_goes_on() -> None:
+    before = len(threads())
+
+    async def work() -> None:
+        client = AsyncClient(governed())
+        await client.submit("echo")
+        first = asyncio.ensure_future(client.close())
+        await turn_of_the_loop()
+        first.cancel()
+        await client.close()
+
+    run(work())
+    until(lambda: len(threads()) <= before, 30, "its threads ended")
 
 
 def test_a_closed_client_leaves_no_thread_behind() -> None:
