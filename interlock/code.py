@@ -778,7 +778,7 @@ _SYSTEM = CodeGroup(
             "LEDGER_FORMAT",
             "Ledger of another version",
             "The ledger's format is not one this program can write.",
-            "Use the version that the ledger names, or migrate it.",
+            "`interlock migrate` moves an older one forward; a newer one needs the newer program.",
         ),
         ErrorCode(
             "VERSION_CONFLICT",

@@ -30,7 +30,7 @@ def migrate(
     """Bring the ledger to this program's format; what is there already stays as it is."""
     output = standard_output(as_json)
     directory = named_directory(data)
-    if not directory.ledger_server:
+    if directory.path.exists() or not directory.ledger_server:
         directory = enter(data)
     report = _migrated(directory, check=check)
     if as_json:
@@ -62,14 +62,21 @@ def _migrated(directory: DataDirectory, *, check: bool) -> FormatReport:
 
 
 def _migrated_file(directory: DataDirectory) -> FormatReport:
-    """A file's processes know one format each: those that run must not have it moved under them."""
+    """A file's processes know one format each: none runs while it is moved, and none starts."""
+    from gateway.embedded.start_lock import StartLock
     from gateway.wiring import broker_answers
     from governance.adapters.migration import current, migrate
 
     report = current(directory.ledger)
-    if not report.is_current and broker_answers(directory):
-        raise AlreadyRunningError(str(directory.path))
-    return migrate(directory.ledger)
+    if report.is_current:
+        return report
+    lock = StartLock.take(directory)
+    try:
+        if broker_answers(directory):  # of roles that were started one by one
+            raise AlreadyRunningError(str(directory.path))
+        return migrate(directory.ledger)
+    finally:
+        lock.release()
 
 
 def _make_views(server: str) -> None:
@@ -80,7 +87,7 @@ def _make_views(server: str) -> None:
 
 def _sentence(report: FormatReport) -> str:
     if report.applied:
-        return f"format {report.found}; moved through {', '.join(report.applied)}"
+        return f"format {report.found}; reached by the steps {', '.join(report.applied)}"
     if report.is_current:
         return f"format {report.found}; nothing to do"
     return f"format {report.found}, and this program's is {report.newest}: run `interlock migrate`"
