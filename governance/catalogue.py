@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic import ValidationError
 
 from governance.contract_form import form_reasons
-from governance.ledger import Append, Head, Ledger, LedgerTransaction
+from governance.ledger import Append, Head, Ledger, LedgerTransaction, LedgerView
 from governance.secrecy import Secrecy
 from interlock.canonical import Json, JsonObject, canonical, parse_json
 from interlock.contract import BUILTIN_CATALOGUE, NAME_PATTERN, EffectScope, Executor, Strength, Tool
@@ -218,6 +218,12 @@ def add_tools(
     """
     [added] = add_catalogues(ledger, [tools], added_by=added_by, replace=replace)
     return added.names, added.refused
+
+
+def has_tools(view: LedgerView, tools: Sequence[Tool]) -> bool:
+    """Whether each of these is recorded with exactly this contract."""
+    heads = view.heads([tool_stream(tool) for tool in tools])
+    return all(_digest_of(heads.get(tool_stream(tool))) == tool.digest for tool in tools)
 
 
 def add_catalogues(

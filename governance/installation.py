@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from governance.catalogue import add_tools, builtin_tools
+from governance.catalogue import add_tools, builtin_tools, has_tools
 from governance.keys import KeyPurpose
 from governance.ledger import Append, Head, Ledger
 from governance.principal import LOCAL_CLIENT, LOCAL_OPERATOR, find_principal, register
@@ -22,9 +22,17 @@ INSTALLATION = Stream(StreamKind.CONTROL.value, "installation")
 
 
 def install(ledger: Ledger, public: Mapping[KeyPurpose, str], kids: Mapping[KeyPurpose, str]) -> None:
-    """Record what a start needs and is not recorded yet; `public` and `kids` are the installation's keys."""
-    _start(ledger, public, kids)
-    add_tools(ledger, builtin_tools(), added_by=ACTOR, replace=True)
+    """Record what a start needs and is not recorded yet; `public` and `kids` are the installation's keys.
+
+    Where everything is recorded it only reads: not every role may write what an installation begins with.
+    """
+    with ledger.read() as view:
+        is_started = INSTALLATION in view.heads([INSTALLATION])
+        is_equipped = has_tools(view, builtin_tools())
+    if not is_started:
+        _start(ledger, public, kids)
+    if not is_equipped:
+        add_tools(ledger, builtin_tools(), added_by=ACTOR, replace=True)
     _register_locals(ledger)
 
 
@@ -41,7 +49,7 @@ def _start(ledger: Ledger, public: Mapping[KeyPurpose, str], kids: Mapping[KeyPu
     event = new_event(payload, cause="operator:start", actor=ACTOR)
     head = Head(INSTALLATION.kind, INSTALLATION.id, phase="started")
     with ledger.write([str(INSTALLATION)], control=True) as transaction:
-        # An installation that has started before loses here, which is what is wanted.
+        # One that somebody else has started meanwhile loses here, which is what is wanted.
         transaction.append([Append(INSTALLATION, 0, [event], head=head)])
 
 
