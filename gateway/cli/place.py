@@ -63,4 +63,5 @@ def _owner_of(directory: DataDirectory) -> int:
         sentence = (
             f"there is no data directory {str(directory.path)[:300]}: {error.strerror or 'it is a file'}"
         )
-        raise GiveUpError("NOT_FOUND", f"{sentence}; --data DIR or INTERLOCK_DATA names it") from error
+        where = "--data DIR or INTERLOCK_DATA names it, `interlock up` makes one"
+        raise GiveUpError("NOT_FOUND", f"{sentence}; {where}") from error
