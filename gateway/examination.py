@@ -19,8 +19,8 @@ from governance.ledger import Ledger, LedgerView
 from interlock.errors import InterlockError
 
 if TYPE_CHECKING:
-    from gateway.horizon import Horizon
     from gateway.reading import Reading
+    from governance.adapters.postgres_ledger.horizon import Horizon
 
 BACKLOG_SECONDS_HIGH = 60
 FORMAT_PLACES, WAL_FORMAT = slice(18, 20), b"\2\2"
@@ -130,8 +130,8 @@ def _as_unprivileged(question: Callable[[], dict[str, object]]) -> dict[str, obj
 
 def check_ledger(directory: DataDirectory) -> list[Check]:
     """The ledger's settings as a live connection answers them, who claims, and what waits."""
-    from gateway.horizon import horizon_of
     from gateway.reading import open_reading
+    from gateway.store import horizon_of
 
     server = server_of(directory)
     if not server and not directory.ledger.exists():

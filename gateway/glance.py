@@ -9,17 +9,21 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gateway.embedded.directory import DataDirectory
-from gateway.horizon import Horizon, horizon_of
 from gateway.reading import Reading
+from gateway.store import horizon_of
 from governance.ledger import Head, LedgerView
 from interlock.errors import BrokerUnavailableError
 from interlock.event import StreamKind
 from interlock.phase import Phase
 from interlock.state import SessionName
+from interlock.stream import STREAM
 from interlock.tier import Pool
+
+if TYPE_CHECKING:
+    from governance.adapters.postgres_ledger.horizon import Horizon
 
 LISTED_MAX = 10
 QUEUED_MAX = 200
@@ -29,7 +33,6 @@ RATE_SECONDS = 10.0
 """Rates are those of so long; what was counted before is forgotten."""
 PAUSE_PER_COST = 50.0
 """Counting looks at every row: it takes at most a fiftieth of the time, however many there are."""
-STREAM = "interlock:events"
 
 _INVOCATION = StreamKind.INVOCATION.value
 _QUEUED, _RUNNING = Phase.QUEUED.value, Phase.RUNNING.value

@@ -20,6 +20,7 @@ from workers.adapters.views_file import is_current
 
 if TYPE_CHECKING:
     from governance.adapters.postgres_ledger import PostgresLedger
+    from governance.adapters.postgres_ledger.horizon import Horizon
     from workers.adapters.postgres_projection import PostgresProjection
 
     OpenLedger = SqliteLedger | PostgresLedger
@@ -76,3 +77,12 @@ def sequencer_of(ledger: OpenLedger, holder: str) -> Sequencer:
     from governance.adapters.postgres_ledger import PostgresSequencer
 
     return PostgresSequencer(ledger, holder)
+
+
+def horizon_of(ledger: OpenLedger) -> Horizon | None:
+    """How numbering stands; None for a ledger whose events have their numbers at once."""
+    if isinstance(ledger, SqliteLedger):
+        return None
+    from governance.adapters.postgres_ledger.horizon import horizon
+
+    return horizon(ledger)

@@ -93,6 +93,7 @@ def _page(reading: Any, name: SessionName | None, after: int) -> list[Any]:
 
 
 def open_log(stack: ExitStack, directory: Any) -> tuple[Any, int | None]:
+    """The open stores, closed with the stack, and which log lay beside the ledger just before."""
     from gateway.reading import open_reading
 
     log_file = log_identity(directory)

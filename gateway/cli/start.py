@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +14,6 @@ from gateway.cli.place import named_directory
 from interlock.errors import UsageError
 
 ROLES = ("governor", "scheduler", "projector")
-COLLECTIONS = (700, 10, 10)
 POOLS = ("pure", "fs", "shell", "network")
 
 _Role = Annotated[str, typer.Argument(metavar="ROLE", help="governor, scheduler, projector or pool.")]
@@ -57,7 +55,6 @@ def demo(
     as_json: AsJson = False,
 ) -> int:
     """A governed agent session on a real repository, from start to finish."""
-    _collect_as_usual()
     from gateway.demo.play import main
 
     return main(as_json=as_json, data=data)
@@ -87,7 +84,6 @@ def bench(
     as_json: AsJson = False,
 ) -> int:
     """Measure this machine against plain Celery."""
-    _collect_as_usual()
     try:
         from benchmarks.bench import main
     except ModuleNotFoundError as error:
@@ -97,8 +93,3 @@ def bench(
     return main(
         as_json=as_json, n=n, rounds=rounds, producers=producers, store=store, peers=peers, folder=folder
     )
-
-
-def _collect_as_usual() -> None:
-    """What stays makes garbage that a short command would not live to see."""
-    gc.set_threshold(*COLLECTIONS)

@@ -36,8 +36,7 @@ _NUMBERED = """SELECT a.kind, a.stream, a.version FROM unnest(%b, %b, %b) a(kind
     CROSS JOIN LATERAL (SELECT ord FROM tool_event
         WHERE kind = a.kind AND stream = a.stream AND version = a.version OFFSET 0) p
     WHERE EXISTS (SELECT 1 FROM event_seq n WHERE n.ord = p.ord OFFSET 0)"""
-_WAITING = """SELECT e.at_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint FROM tool_event e
-    WHERE (e.xid, e.ord) > (%b, %b) ORDER BY e.xid, e.ord LIMIT 1"""
+_WAITING = "SELECT 1 FROM tool_event WHERE (xid, ord) > (%b, %b) ORDER BY xid, ord LIMIT 1"
 _LEADER = """SELECT l.epoch, l.holder, l.counter, l.seq, l.xid, l.ord,
         (SELECT hash FROM event_seq ORDER BY seq DESC LIMIT 1), pg_snapshot_xmax(pg_current_snapshot()),
         (SELECT coalesce(max(seq), 0) FROM event_seq)
@@ -109,8 +108,6 @@ class PostgresSequencer:
     """One of any number of sequencers of a ledger, of which one leads. It belongs to one thread.
 
     `holder` names this life of this process in the leader's row and must be its own (a boot id, say).
-    `horizon_age_us` is how long the oldest event without a number had waited when it last looked: a
-    transaction that stays open anywhere in the cluster holds all of them back; an alarm belongs on it.
     """
 
     def __init__(
@@ -134,7 +131,6 @@ class PostgresSequencer:
         self._is_dense = False
         """Whether nothing behind the cursor has a number, so that nobody needs to look."""
         self._beaten_ns = 0
-        self.horizon_age_us = 0
 
     @property
     def is_leader(self) -> bool:
@@ -264,10 +260,9 @@ class PostgresSequencer:
         return leader._replace(counter=leader.counter + 1) if _moved(connection, _BEAT, leader) else None
 
     def _look_ahead(self, connection: Connection, leader: Leader) -> bool:
-        """Whether something is committed that can have no number yet, and for how long it has waited."""
+        """Whether something is committed that can have no number yet."""
         values = (xid(leader.xid), number(leader.ord))
         waiting = connection.execute(_WAITING, values, binary=True).fetchall()
-        self.horizon_age_us = max(0, waiting[0][1] - waiting[0][0]) if waiting else 0
         if waiting:
             self._stall.note()
         else:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway import horizon
-from gateway.horizon import Horizon, horizon_of
 from governance.adapters.postgres_ledger import PostgresLedger, PostgresSequencer
+from governance.adapters.postgres_ledger import horizon as module
+from governance.adapters.postgres_ledger.horizon import Horizon, horizon
 from tests.integration.ledger_postgres.conftest import Plain
 from tests.support.ledger import an_append, write
 from tests.support.wait import until
@@ -17,23 +17,21 @@ from tests.support.wait import until
 def test_events_without_numbers_wait_for_a_sequencer_or_for_an_open_transaction(
     ledger: PostgresLedger, beside: Callable[[], Plain], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert horizon_of(ledger) == Horizon()
+    assert horizon(ledger) == Horizon()
     write(ledger, an_append("i-1"))
-    waiting = horizon_of(ledger)
-    assert waiting is not None
+    waiting = horizon(ledger)
     assert waiting.waiting_s > 0
     assert not waiting.is_held
     sequencer = PostgresSequencer(ledger, "a")
     until(lambda: not sequencer.sequence(), 20, "every event has its number")
-    assert horizon_of(ledger) == Horizon()
+    assert horizon(ledger) == Horizon()
 
-    monkeypatch.setattr(horizon, "HIGH_SECONDS", -1.0)
+    monkeypatch.setattr(module, "HIGH_SECONDS", -1.0)
     long = beside()
     long.execute("BEGIN")
     long.execute("SELECT pg_current_xact_id()")
     write(ledger, an_append("i-2"))
-    held = horizon_of(ledger)
-    assert held is not None
+    held = horizon(ledger)
     assert held.is_held
     assert held.pid == long.execute("SELECT pg_backend_pid()").fetchall()[0][0]
     long.execute("COMMIT")

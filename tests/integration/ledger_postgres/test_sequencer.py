@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from governance.adapters.postgres_ledger import PostgresLedger, PostgresSequencer
+from governance.adapters.postgres_ledger.horizon import Horizon, horizon
 from governance.adapters.postgres_ledger.sequencer import SequencerSettings
 from governance.append import ANY_VERSION
 from governance.chain import genesis, link
@@ -69,10 +70,10 @@ def test_what_commits_late_is_placed_late_and_never_skipped(
         assert sequencer.sequence(), "what is above the horizon is asked for again at once"
         with ledger.read() as view:
             assert view.last_seq() == 0
-        assert sequencer.horizon_age_us > 0
+        assert horizon(ledger).waiting_s > 0
     place_all(sequencer)
     assert [event.stream_id for event in log_of(ledger)] == ["i-early", "i-late"]
-    assert sequencer.horizon_age_us == 0
+    assert horizon(ledger) == Horizon()
 
 
 def test_a_transaction_anywhere_in_the_cluster_holds_the_horizon_and_is_seen_by_its_age(
@@ -82,7 +83,7 @@ def test_a_transaction_anywhere_in_the_cluster_holds_the_horizon_and_is_seen_by_
     long.execute("BEGIN")
     long.execute("SELECT pg_current_xact_id()")
     write(ledger, an_append("i-1"))
-    until(lambda: sequencer.sequence() and sequencer.horizon_age_us > 300_000, 10, "the horizon's age")
+    until(lambda: sequencer.sequence() and horizon(ledger).waiting_s > 0.3, 10, "the horizon's age")
     until(lambda: count_looks(sequencer) < 200, 10, "a stalled horizon is looked at less often")
     long.execute("COMMIT")
     place_all(sequencer)

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from gateway.cli import board
 from gateway.glance import Counting, Glance, Parked, PoolGlance, Rates, RelayGlance
-from gateway.horizon import Horizon
+from governance.adapters.postgres_ledger.horizon import Horizon
 from governance.ledger import Head, LedgerView
 from interlock.clock import SECOND_US
 from interlock.phase import Phase

@@ -19,7 +19,7 @@ from gateway.examination import (
     judge_server,
     judge_settings,
 )
-from gateway.horizon import HIGH_SECONDS, Horizon
+from governance.adapters.postgres_ledger.horizon import HIGH_SECONDS, Horizon
 from governance.ledger import Boot
 from tests.support.court import Court
 

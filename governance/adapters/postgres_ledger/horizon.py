@@ -1,16 +1,13 @@
-"""For how long events of a PostgreSQL ledger have waited for their numbers, and what holds them back.
+"""For how long committed events have waited for their numbers, and what holds them back.
 
-It asks the server and changes nothing; on SQLite every event has its number from the beginning.
+A transaction that stays open anywhere in the cluster holds all of them back. It asks, and changes nothing.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from governance.adapters.sqlite_ledger import SqliteLedger
-
-if TYPE_CHECKING:
-    from gateway.store import OpenLedger
+from governance.adapters.postgres_ledger.store import PostgresLedger
 
 HIGH_SECONDS = 5.0
 """So long no event waits for its number unless something is wrong."""
@@ -41,10 +38,8 @@ class Horizon(NamedTuple):
         return self.waiting_s > HIGH_SECONDS
 
 
-def horizon_of(ledger: OpenLedger) -> Horizon | None:
-    """How numbering stands now; None for a ledger whose events have their numbers at once."""
-    if isinstance(ledger, SqliteLedger):
-        return None
+def horizon(ledger: PostgresLedger) -> Horizon:
+    """How numbering stands now. Raises LedgerUnavailableError."""
     with ledger.database.single() as connection:
         waiting = connection.execute(_WAITING).fetchone()
         if waiting is None:
