@@ -238,16 +238,18 @@ class Bot:
     def run(self, stopping: threading.Event) -> None:
         """Look and answer until stopped."""
         queue = RequestQueue.at(self.directory.broker_client_url)
-        ledger = open_ledger(self.directory, read_only=True)
-        try:
-            while not stopping.wait(0.2):
-                try:
-                    for snapshot in self._parked(ledger):
-                        queue.vote(self._vote(snapshot))
-                except RetryLaterError:
-                    continue
-        finally:
-            ledger.close()
+        while not stopping.wait(0.2):
+            # Whatever hurts the system may hurt the bot at any step, the opening of the ledger included.
+            with (
+                contextlib.suppress(RetryLaterError),
+                contextlib.closing(open_ledger(self.directory, read_only=True)) as ledger,
+            ):
+                self._answer(queue, ledger, stopping)
+
+    def _answer(self, queue: RequestQueue, ledger: Ledger, stopping: threading.Event) -> None:
+        while not stopping.wait(0.2):
+            for snapshot in self._parked(ledger):
+                queue.vote(self._vote(snapshot))
 
     def _parked(self, ledger: Ledger) -> list[ApprovalSnapshot]:
         with ledger.read() as view:
